@@ -1,0 +1,195 @@
+/* Helpers for tests; see lx_test.h. */
+#include "lx_test.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdarg.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+/* How long LX_EVENTUALLY leaves the CPU to others between two looks, in nanoseconds. */
+#define PAUSE_NS 50000L
+
+_Noreturn void lx_test_die(const char *file, int line, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    (void)fprintf(stderr, "[----] %s:%d: %s\n", file, line, text);
+    (void)fflush(stderr);
+    abort();
+}
+
+uint64_t lx_test_now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+void lx_test_pause_or_die(uint64_t start_ns, const char *file, int line, const char *what)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    if (lx_test_now_ns() - start_ns > LX_TEST_LIVENESS_S * NS_PER_S) {
+        lx_test_die(file, line, "still not so after %d s: %s", LX_TEST_LIVENESS_S, what);
+    }
+    (void)nanosleep(&pause, NULL);
+}
+
+/* A whole number from the environment; anything else is a mistake of the caller's. */
+static bool number_from_env(const char *name, uint64_t *ret_value)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+
+    if (text == NULL || text[0] == '\0') {
+        return false;
+    }
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 0);
+    if (errno != 0 || end == text || *end != '\0') {
+        lx_test_die(__FILE__, __LINE__, "%s=%s is not a number", name, text);
+    }
+    *ret_value = value;
+    return true;
+}
+
+uint64_t lx_test_seed(void)
+{
+    /* 0 is "not chosen yet"; relaxed, since the first call is the test thread's own. */
+    static _Atomic uint64_t chosen;
+    uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed);
+
+    if (seed != 0) {
+        return seed;
+    }
+    if (!number_from_env("LANEX_TEST_SEED", &seed)) {
+        if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
+            seed = lx_test_now_ns();
+        }
+        seed &= UINT32_MAX; /* short enough to be typed again */
+    }
+    seed = seed == 0 ? 1 : seed;
+    atomic_store_explicit(&chosen, seed, memory_order_relaxed);
+    (void)fprintf(stderr, "[----] seed %llu (again with LANEX_TEST_SEED=%llu)\n",
+                  (unsigned long long)seed, (unsigned long long)seed);
+    return seed;
+}
+
+unsigned lx_test_soak_seconds(void)
+{
+    uint64_t seconds = 0;
+
+    return number_from_env("LANEX_SOAK_SECONDS", &seconds) ? (unsigned)seconds : 0;
+}
+
+uint64_t lx_test_scaled(uint64_t n)
+{
+    if (!LX_TEST_SANITIZED) {
+        return n;
+    }
+    return n < 10 ? 1 : n / 10;
+}
+
+/* The index of the environment's word in words; 0 where it is unset. */
+static unsigned word_from_env(const char *name, const char *const *words, unsigned count)
+{
+    const char *text = getenv(name);
+
+    if (text == NULL || text[0] == '\0') {
+        return 0;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return i;
+        }
+    }
+    lx_test_die(__FILE__, __LINE__, "%s=%s is not a known word", name, text);
+}
+
+enum lx_test_backend lx_test_env_backend(void)
+{
+    static const char *const words[] = {"auto", "ring", "poll"};
+
+    return (enum lx_test_backend)word_from_env("LANEX_TEST_BACKEND", words, 3);
+}
+
+enum lx_test_dispatch lx_test_env_dispatch(void)
+{
+    static const char *const words[] = {"seat", "scheduler"};
+
+    return (enum lx_test_dispatch)word_from_env("LANEX_TEST_DISPATCH", words, 2);
+}
+
+void latch_init(struct latch *latch)
+{
+    atomic_init(&latch->arrived, 0);
+}
+
+void latch_arrive(struct latch *latch)
+{
+    /* Release: pairs with the acquire loads in latch_wait_at and latch_count. */
+    (void)atomic_fetch_add_explicit(&latch->arrived, 1, memory_order_release);
+    (void)syscall(SYS_futex, &latch->arrived, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+unsigned latch_count(const struct latch *latch)
+{
+    /* Acquire: pairs with the release in latch_arrive. */
+    return atomic_load_explicit(&latch->arrived, memory_order_acquire);
+}
+
+void latch_wait_at(struct latch *latch, unsigned target, const char *file, int line)
+{
+    const uint64_t start = lx_test_now_ns();
+    const struct timespec second = {.tv_sec = 1};
+    unsigned seen = latch_count(latch);
+
+    while (seen < target) {
+        if (lx_test_now_ns() - start > LX_TEST_LIVENESS_S * NS_PER_S) {
+            lx_test_die(file, line, "a latch has %u of %u arrivals after %d s", seen, target,
+                        LX_TEST_LIVENESS_S);
+        }
+        (void)syscall(SYS_futex, &latch->arrived, FUTEX_WAIT_PRIVATE, seen, &second, NULL, 0);
+        seen = latch_count(latch);
+    }
+}
+
+uint64_t lx_rng_next(struct lx_rng *rng)
+{
+    rng->state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = rng->state;
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+uint64_t lx_rng_below(struct lx_rng *rng, uint64_t bound)
+{
+    /* Values past the last whole multiple of bound would make the low results likelier. */
+    const uint64_t excess = (UINT64_MAX % bound + 1) % bound;
+    uint64_t value = lx_rng_next(rng);
+
+    while (value > UINT64_MAX - excess) {
+        value = lx_rng_next(rng);
+    }
+    return value % bound;
+}
+
+uint64_t lx_rng_between(struct lx_rng *rng, uint64_t low, uint64_t high)
+{
+    return high - low == UINT64_MAX ? lx_rng_next(rng) : low + lx_rng_below(rng, high - low + 1);
+}
+
+bool lx_rng_percent(struct lx_rng *rng, unsigned percent)
+{
+    return lx_rng_below(rng, 100) < percent;
+}

@@ -1,0 +1,137 @@
+/*
+ * What every test includes: the test macros and a few helpers.
+ *
+ * The macros are Criterion's: Test(suite, name, .timeout = s, .init = f, .fini = f, .signal = n,
+ * .exit_code = n) and cr_assert*, cr_expect*. Criterion does not start under ThreadSanitizer, so
+ * there LX_TEST_SHIM is set and lx_shim.h maps the same macros to a small runner. Use only what
+ * lx_shim.h has, or the thread sanitizer build breaks.
+ *
+ * Rules that hold in both:
+ * - every test is a process of its own;
+ * - a cr_ macro belongs to the thread that runs the test; other threads use LX_REQUIRE;
+ * - nothing waits by sleeping: use a latch, or LX_EVENTUALLY for what can only be looked at;
+ * - a test that honours lx_test_soak_seconds() sets no .timeout.
+ *
+ * Environment:
+ *   LANEX_TEST_SEED=N                   the seed of the randomised tests
+ *   LANEX_TEST_BACKEND=auto|ring|poll   how threads sleep (auto)
+ *   LANEX_TEST_DISPATCH=seat|scheduler  who runs a scheduler turn (seat)
+ *   LANEX_SOAK_SECONDS=N                how long a stress test goes on (0: its short form)
+ */
+#ifndef LX_TEST_H
+#define LX_TEST_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef LX_TEST_SHIM
+#include "lx_shim.h"
+#else
+#include <criterion/criterion.h>
+#endif
+
+/* Criterion says neq, leq and geq; the shorter names are here for those who expect them. */
+#define cr_assert_ne cr_assert_neq
+#define cr_assert_le cr_assert_leq
+#define cr_assert_ge cr_assert_geq
+#define cr_expect_ne cr_expect_neq
+#define cr_expect_le cr_expect_leq
+#define cr_expect_ge cr_expect_geq
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LX_TEST_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#undef LX_TEST_SANITIZED
+#define LX_TEST_SANITIZED 1
+#endif
+#ifndef LX_TEST_SANITIZED
+#define LX_TEST_SANITIZED 0
+#endif
+
+/* How long a wait may last before it counts as a hang, in seconds. It is no measure of speed. */
+#define LX_TEST_LIVENESS_S 30
+
+/* Prints where and why, then aborts: fails the test from any thread. */
+_Noreturn void lx_test_die(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* An assertion for threads other than the test's own, and for callbacks. */
+#define LX_REQUIRE(condition)                                                                      \
+    ((condition) ? (void)0 : lx_test_die(__FILE__, __LINE__, "required: %s", #condition))
+
+/* Looks at condition again and again until it holds; a hang fails the test. */
+#define LX_EVENTUALLY(condition)                                                                   \
+    do {                                                                                           \
+        uint64_t lx_eventually_start_ = lx_test_now_ns();                                          \
+        while (!(condition)) {                                                                     \
+            lx_test_pause_or_die(lx_eventually_start_, __FILE__, __LINE__, #condition);            \
+        }                                                                                          \
+    } while (0)
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+uint64_t lx_test_now_ns(void);
+void lx_test_pause_or_die(uint64_t start_ns, const char *file, int line, const char *what);
+
+/* The seed of this process: LANEX_TEST_SEED, or a random one. Printed at the first call. */
+uint64_t lx_test_seed(void);
+
+/* Seconds that a stress test is asked to go on; 0 asks for its short form. */
+unsigned lx_test_soak_seconds(void);
+
+/* n, or a tenth of it (but at least 1) where a sanitizer slows everything. */
+uint64_t lx_test_scaled(uint64_t n);
+
+enum lx_test_backend { LX_TEST_BACKEND_AUTO, LX_TEST_BACKEND_RING, LX_TEST_BACKEND_POLL };
+enum lx_test_dispatch { LX_TEST_DISPATCH_SEAT, LX_TEST_DISPATCH_SCHEDULER };
+
+/* What the matrix cell asks for. An unknown word ends the test. */
+enum lx_test_backend lx_test_env_backend(void);
+enum lx_test_dispatch lx_test_env_dispatch(void);
+
+/*
+ * A latch counts arrivals; waiters sleep until the count reaches their target. All zero is a ready
+ * latch: `struct latch l = LATCH_INIT;`. What a thread did before it arrived is seen by whoever
+ * waited for it. It may be reused for rising targets.
+ */
+struct latch {
+    atomic_uint arrived;
+};
+#define LATCH_INIT                                                                                 \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+void latch_init(struct latch *latch);
+void latch_arrive(struct latch *latch);
+unsigned latch_count(const struct latch *latch);
+/* Returns once at least target arrivals were counted; LX_TEST_LIVENESS_S without that is fatal. */
+#define latch_wait(latch, target) latch_wait_at((latch), (target), __FILE__, __LINE__)
+void latch_wait_at(struct latch *latch, unsigned target, const char *file, int line);
+
+/* splitmix64: one word of state, good enough for choosing what a test does next. */
+struct lx_rng {
+    uint64_t state;
+};
+
+static inline struct lx_rng lx_rng_seeded(uint64_t seed)
+{
+    return (struct lx_rng){.state = seed};
+}
+
+uint64_t lx_rng_next(struct lx_rng *rng);
+/* Uniform in [0, bound); bound is at least 1. */
+uint64_t lx_rng_below(struct lx_rng *rng, uint64_t bound);
+/* Uniform in [low, high]. */
+uint64_t lx_rng_between(struct lx_rng *rng, uint64_t low, uint64_t high);
+/* True in percent of 100 calls. */
+bool lx_rng_percent(struct lx_rng *rng, unsigned percent);
+
+#endif

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Runs one test executable and believes its success only with proof.
+
+A run fails if the executable fails, if no test ran, if fewer tests ran than --list shows, or if a
+sanitizer wrote a report anywhere (a leak under AddressSanitizer is printed but exits 0, and
+Criterion's children may write where nobody looks). Usage: run_test.py EXECUTABLE [ARGUMENT...]
+
+The last line is for the summary: "lanex-result: tested=N failed=N skipped=N".
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+SKIPPED_EXIT = 77  # meson's code for a skipped test
+REPORT = re.compile(
+    r"ERROR: AddressSanitizer|ERROR: LeakSanitizer|WARNING: ThreadSanitizer"
+    r"|ThreadSanitizer: (?:CHECK failed|nested bug|data race|starting new threads)"
+    r"|SUMMARY: (?:Address|Leak|Thread|UndefinedBehavior|Memory)Sanitizer"
+    r"|:\d+:\d+: runtime error: |(?:Address|Thread|UndefinedBehavior|Leak)Sanitizer:DEADLYSIGNAL"
+    r"|LeakSanitizer has encountered a fatal error"
+)
+SYNTHESIS = re.compile(
+    r"^\[====\] Synthesis: Tested: (\d+) \| Passing: (\d+) \| Failing: (\d+) \| Crashing: (\d+)",
+    re.MULTILINE,
+)
+SKIP_LINE = re.compile(r"^\[SKIP\] (\S+?): (.*)$", re.MULTILINE)
+LISTED = re.compile(r"^(?:├──|└──|\|--|`--) (\S+)( \(skipped\))?$")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def environment(log_folder):
+    """The caller's environment, with each sanitizer's reports going to files of its own."""
+    env = dict(os.environ)
+    settings = {
+        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+        "LSAN_OPTIONS": "",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "TSAN_OPTIONS": "second_deadlock_stack=1:history_size=4",
+    }
+    for name, value in settings.items():
+        kind = name.split("_")[0].lower()
+        path = os.path.join(log_folder, kind)
+        parts = [value, env.get(name, ""), "log_path=" + path]
+        env[name] = ":".join(part for part in parts if part)
+    return env
+
+
+def listed_tests(executable, env):
+    """How many tests the executable says it has."""
+    shown = subprocess.run(
+        [executable, "--list"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, check=False,
+    ).stdout.decode("utf-8", "replace")
+    return sum(1 for line in shown.splitlines() if LISTED.match(COLOUR.sub("", line)))
+
+
+def sanitizer_reports(log_folder, output):
+    """Every report: those in files in full, those in the output as the lines that show them."""
+    reports = []
+    for name in sorted(os.listdir(log_folder)):
+        with open(os.path.join(log_folder, name), encoding="utf-8", errors="replace") as log:
+            text = log.read()
+        if text.strip():
+            reports.append(text)
+    reports += [line for line in output.splitlines() if REPORT.search(line)]
+    return reports
+
+
+def main(arguments):
+    if not arguments:
+        sys.stderr.write(__doc__)
+        return 2
+    executable = arguments[0]
+    filtered = any(word.startswith("--filter") for word in arguments[1:])
+    with tempfile.TemporaryDirectory(prefix="lanex-test-") as log_folder:
+        env = environment(log_folder)
+        expected = listed_tests(executable, env)
+        run = subprocess.run(
+            [executable, "--verbose"] + arguments[1:], env=env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        )
+        output = COLOUR.sub("", run.stdout.decode("utf-8", "replace"))
+        reports = sanitizer_reports(log_folder, output)
+
+    found = SYNTHESIS.findall(output)
+    tested, failing = (int(found[-1][0]), int(found[-1][2])) if found else (0, 0)
+    # With a filter, Criterion calls what it left out disabled.
+    skips = [
+        skip for skip in SKIP_LINE.findall(output) if not (filtered and skip[1] == "Test is disabled")
+    ]
+
+    complaints = []
+    if not found:
+        complaints.append("no closing line: the runner did not come to its end")
+    if expected == 0:
+        complaints.append("--list shows no test")
+    if not filtered and tested + len(skips) < expected:
+        complaints.append(f"{tested} tests ran and {len(skips)} skipped, --list shows {expected}")
+    if filtered and tested + len(skips) == 0:
+        complaints.append("the filter chose no test")
+    if run.returncode < 0:
+        complaints.append(f"ended by signal {-run.returncode}")
+    elif run.returncode != 0:
+        complaints.append(f"exit code {run.returncode}")
+    if failing and run.returncode == 0:
+        complaints.append(f"{failing} tests failed, yet the exit code is 0")
+    if reports:
+        complaints.append(f"{len(reports)} sanitizer reports")
+
+    sys.stdout.write(output)
+    for report in reports:
+        sys.stdout.write(report.rstrip("\n") + "\n")
+    for complaint in complaints:
+        print(f"run_test: {os.path.basename(executable)}: {complaint}")
+    # A report or a lost test is a failure even when no test counts as failed.
+    failed = max(failing, 1) if complaints else 0
+    print(f"lanex-result: tested={max(tested, failed)} failed={failed} skipped={len(skips)}")
+    if complaints:
+        return 1
+    return 0 if tested else SKIPPED_EXIT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
