@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""The test matrix: what ./dev test and ./dev soak run.
+
+A cell is a build, a way for threads to sleep and a way to run scheduler turns. gcc without
+sanitizer meets every combination; clang and each sanitizer meet two cells that between them hold
+both ring settings, both dispatch modes, and, over all the builds, each pair of the two.
+Prints a line per cell and, last, "N passed, N failed"; a cell in which no test ran has failed.
+"""
+
+import argparse
+import ctypes
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+from builds import ROOT, JOBS, build, folder_of, indented, logged, say
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+from run_test import REPORT  # pylint: disable=wrong-import-position
+
+# What every cell runs, and what does not depend on rings or dispatch and so runs once per build.
+EVERYWHERE = ["unit", "stress", "fault", "example"]
+ONCE = {
+    "gcc": ["replay", "model", "fuzz-smoke"],
+    "clang": [],
+    "address+undefined": ["replay", "fuzz-smoke"],
+    "thread": [],
+}
+
+# (build, rings, dispatch); "refused" runs under a launcher that makes the kernel refuse rings.
+CELLS = [
+    ("gcc", "ring", "seat"),
+    ("gcc", "ring", "scheduler"),
+    ("gcc", "poll", "seat"),
+    ("gcc", "poll", "scheduler"),
+    ("gcc", "refused", "seat"),
+    ("gcc", "refused", "scheduler"),
+    ("clang", "ring", "scheduler"),
+    ("clang", "poll", "seat"),
+    ("address+undefined", "ring", "seat"),
+    ("address+undefined", "poll", "scheduler"),
+    ("thread", "ring", "scheduler"),
+    ("thread", "poll", "seat"),
+]
+QUICK = [("gcc", "ring", "seat")]
+SOAK = [("gcc", "ring", "seat"), ("gcc", "ring", "scheduler")]
+
+RESULT = re.compile(r"^lanex-result: tested=(\d+) failed=(\d+) skipped=(\d+)$", re.MULTILINE)
+GOOD = ("OK", "EXPECTEDFAIL")
+IO_URING_SETUP = 425
+
+
+def name_of(cell):
+    return "-".join(cell)
+
+
+def rings_refused():
+    """None where the kernel sets a ring up, else the errno's name."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    params = ctypes.create_string_buffer(120)  # struct io_uring_params
+    descriptor = libc.syscall(IO_URING_SETUP, 2, params)
+    if descriptor < 0:
+        number = ctypes.get_errno()
+        return errno.errorcode.get(number, str(number))
+    os.close(descriptor)
+    return None
+
+
+def refuse_launcher(build_name):
+    return os.path.join(folder_of(build_name), "tests", "support", "refuse-ring")
+
+
+def meson_test(cell, suites, extra_env, extra_arguments):
+    """Runs a cell's tests; returns meson's records, one per test."""
+    build_name, rings, dispatch = cell
+    name = name_of(cell)
+    env = dict(os.environ, LANEX_TEST_DISPATCH=dispatch, **extra_env)
+    env["LANEX_TEST_BACKEND"] = "auto" if rings == "refused" else rings
+    command = ["meson", "test", "-C", folder_of(build_name), "--no-rebuild", "--logbase", name]
+    command += ["--num-processes", str(JOBS)] + extra_arguments
+    if rings == "refused":
+        command += ["--wrapper", refuse_launcher(build_name)]
+    for suite in suites:
+        command += ["--suite", suite]
+    records_path = os.path.join(folder_of(build_name), "meson-logs", name + ".json")
+    if os.path.exists(records_path):
+        os.remove(records_path)
+    good, text = logged(name, command, env)
+    records = []
+    if os.path.exists(records_path):
+        with open(records_path, encoding="utf-8") as lines:
+            records = [json.loads(line) for line in lines if line.strip()]
+    return good, records, text
+
+
+def count(record):
+    """(tested, failed, skipped) of one meson test: by its own count, if it gives one."""
+    good = record["result"] in GOOD
+    found = RESULT.findall(record.get("stdout") or "")
+    if found and record["result"] != "EXPECTEDFAIL":
+        tested, failed, skipped = (int(number) for number in found[-1])
+        if not good and record["result"] != "SKIP":
+            failed = max(failed, 1)  # it ended badly after its count, say by a time-out
+            tested = max(tested, failed)
+        return tested, failed, skipped
+    if record["result"] == "SKIP":
+        return 0, 0, 1
+    # Not run through run_test.py, so nobody looked yet for a report that left the exit code at 0.
+    reported = REPORT.search((record.get("stdout") or "") + (record.get("stderr") or ""))
+    return 1, 0 if good and not reported else 1, 0
+
+
+def run_cell(cell, suites, extra_env=None, extra_arguments=()):
+    """Runs one cell and prints its line; returns (passed, failed, skipped)."""
+    label = " ".join(cell)
+    if cell[1] == "refused" and not os.path.exists(refuse_launcher(cell[0])):
+        say(f"{label:<36} FAILED: there is no refuse-ring launcher in this build")
+        return 0, 1, 0
+    started = time.monotonic()
+    good, records, text = meson_test(cell, suites, extra_env or {}, list(extra_arguments))
+    seconds = time.monotonic() - started
+    counts = [count(record) for record in records]
+    tested, failed, skipped = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
+    complaint = ""
+    if tested == 0:
+        complaint = "  NO TEST RAN"
+        failed += 1
+        tested += 1
+    elif not good and failed == 0:
+        complaint = "  meson test failed"
+        failed += 1
+        tested += 1
+    skips = f", {skipped} skipped" if skipped else ""
+    say(f"{label:<36} {tested} run, {failed} failed{skips}, {seconds:.1f} s{complaint}")
+    for record, (_, bad, _) in zip(records, counts):
+        if bad:
+            say(f"  {record['name']}: {record['result']} (build/log/{name_of(cell)}.log)")
+            say(indented((record.get("stdout") or "") + (record.get("stderr") or "")))
+    if complaint:
+        say(indented(text))
+    return tested - failed, failed, skipped
+
+
+def check_format():
+    """One check outside the cells: the sources are formatted as ./dev fmt leaves them."""
+    started = time.monotonic()
+    good, text = logged("format", [sys.executable, os.path.join(ROOT, "tools", "lint.py"), "--format"])
+    say(f"{'format':<36} {'ok' if good else 'FAILED'}, {time.monotonic() - started:.1f} s")
+    if not good:
+        say(indented(text))
+    return (1, 0, 0) if good else (0, 1, 0)
+
+
+def run_matrix(cells, suites_of, extra_env=None, extra_arguments=()):
+    """Runs cells, building each configuration when its first cell comes."""
+    totals = []
+    built = {}
+    seen = set()
+    for cell in cells:
+        name = cell[0]
+        if name not in built:
+            built[name] = build(name)
+        if not built[name]:
+            say(f"{' '.join(cell):<36} FAILED: not built")
+            totals.append((0, 1, 0))
+            continue
+        suites = suites_of(name, name not in seen)
+        seen.add(name)
+        totals.append(run_cell(cell, suites, extra_env, extra_arguments))
+    return totals
+
+
+def chosen_cells(arguments):
+    cells = QUICK if arguments.quick else CELLS
+    if arguments.cell:
+        known = {name_of(cell): cell for cell in CELLS}
+        unknown = [name for name in arguments.cell if name not in known]
+        if unknown:
+            sys.exit(f"no such cell: {', '.join(unknown)}; cells: {', '.join(known)}")
+        cells = [known[name] for name in arguments.cell]
+    refused = rings_refused()
+    if refused:
+        left_out = [name_of(cell) for cell in cells if cell[1] == "ring"]
+        if left_out:
+            say(f"io_uring_setup says {refused} here: left out: {', '.join(left_out)}")
+        cells = [cell for cell in cells if cell[1] != "ring"]
+    return cells
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev")
+    parser.add_argument("mode", choices=["test", "soak"])
+    parser.add_argument("--quick", action="store_true", help="only gcc, rings, seat")
+    parser.add_argument("--cell", action="append", help="only this cell; may be repeated")
+    parser.add_argument("--list", action="store_true", help="name the cells and stop")
+    parser.add_argument("--seconds", type=int, default=60, help="soak: per stress test")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for cell in CELLS:
+            say(name_of(cell))
+        return 0
+
+    started = time.monotonic()
+    if arguments.mode == "soak":
+        say(f"soak: each stress test that can go on does so for {arguments.seconds} s")
+        totals = run_matrix(
+            SOAK, lambda build_name, first: ["stress"],
+            {"LANEX_SOAK_SECONDS": str(arguments.seconds)},
+            ["--timeout-multiplier", "0"],
+        )
+    else:
+        cells = chosen_cells(arguments)
+        say(f"matrix of {len(cells)} cells (build, rings, dispatch); logs are in build/log")
+        totals = [] if arguments.cell else [check_format()]
+        totals += run_matrix(
+            cells,
+            lambda build_name, first: EVERYWHERE + (ONCE[build_name] if first else []),
+        )
+    passed, failed, skipped = (sum(column) for column in zip(*totals)) if totals else (0, 0, 0)
+    say(f"all took {time.monotonic() - started:.0f} s; {skipped} tests were skipped for a reason given")
+    say(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(130)
