@@ -29,6 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lx_rng.h"
+
 #ifdef LX_TEST_SHIM
 #include "lx_shim.h"
 #else
@@ -115,23 +117,5 @@ unsigned latch_count(const struct latch *latch);
 /* Returns once at least target arrivals were counted; LX_TEST_LIVENESS_S without that is fatal. */
 #define latch_wait(latch, target) latch_wait_at((latch), (target), __FILE__, __LINE__)
 void latch_wait_at(struct latch *latch, unsigned target, const char *file, int line);
-
-/* splitmix64: one word of state, good enough for choosing what a test does next. */
-struct lx_rng {
-    uint64_t state;
-};
-
-static inline struct lx_rng lx_rng_seeded(uint64_t seed)
-{
-    return (struct lx_rng){.state = seed};
-}
-
-uint64_t lx_rng_next(struct lx_rng *rng);
-/* Uniform in [0, bound); bound is at least 1. */
-uint64_t lx_rng_below(struct lx_rng *rng, uint64_t bound);
-/* Uniform in [low, high]. */
-uint64_t lx_rng_between(struct lx_rng *rng, uint64_t low, uint64_t high);
-/* True in percent of 100 calls. */
-bool lx_rng_percent(struct lx_rng *rng, unsigned percent);
 
 #endif

@@ -1,0 +1,188 @@
+/*
+ * The admission state machine: SPEC's rules for which job starts when, and which is answered without
+ * running. Pure: no clock (time is an argument), no thread, no system call, no allocation in a turn.
+ * One caller at a time; the runtime's seat sees to that, the replay tool and the tests are single
+ * threaded.
+ *
+ * A turn is: some of the event functions below, then lx_admission_schedule. What came of it stands in
+ * two lists that the caller empties: `dispatched` (jobs to hand to workers, in order) and `settled`
+ * (jobs answered without running, with their status).
+ *
+ *   lane_rules.c   may this lane start, and which job of an actor is next      (SPEC 3, 4)
+ *   rounds.c       which actor is next                                         (SPEC 5)
+ *   queue.c        the lists of an actor, coalescing, caps                     (SPEC 8)
+ *   events.c       submit, end, cancel, deadlines, removal                     (SPEC 6 to 10)
+ */
+#ifndef LX_ADMISSION_H
+#define LX_ADMISSION_H
+
+#include <lanex/executor.h>
+
+#include "admission/entry.h"
+#include "admission/order_set.h"
+
+struct lx_job_list {
+    struct lx_job_entry *head, *tail;
+    uint32_t count;
+};
+
+/* The memory that grows with the number of actors; swapped by lx_admission_adopt_space. */
+struct lx_actor_space {
+    uint32_t capacity; /* slots */
+    struct lx_actor_entry **by_slot;
+    struct lx_order_set ready[LX_CLASSES];  /* has queued jobs and is not known to be blocked */
+    struct lx_order_set permit[LX_CLASSES]; /* blocked by nothing but the lack of a heavy permit */
+    struct lx_order_set overdue;            /* ready for maintenance that has waited too long */
+    void *memory;
+};
+
+struct lx_admission {
+    lanex_config config; /* constant */
+
+    /* What is free and what runs. */
+    uint32_t idle_workers;
+    uint32_t free_permits;
+    uint32_t running[LX_CLASSES];
+    uint32_t overdue_running; /* maintenance jobs that use a worker of the reserve: 0 or 1 */
+    struct lx_job_entry *
+        *running_jobs; /* pool_size places, NULL where free; for views and stuck readers */
+    uint16_t
+        free_places[LANEX_POOL_MAX_MANY_CORE]; /* of running_jobs; idle_workers of them, a stack */
+    uint64_t now_ns;                           /* of this turn */
+
+    /* Rotation. */
+    struct lx_actor_space space;
+    struct lx_actor_entry *first, *last; /* in registration order */
+    uint32_t actors;
+    uint32_t next_slot;
+    uint32_t cursor; /* slot from which the next round goes on; 0 also stands for "the first" */
+
+    /* Queued jobs, executor-wide. */
+    uint64_t queued[LX_CLASSES];
+    uint64_t arrivals; /* arrival number of the newest job */
+
+    struct lx_timers timers;
+    struct lx_actor_entry *detached,
+        *detached_last;             /* actors whose queued jobs wait to be answered */
+    struct lx_actor_entry *closing; /* next actor whose queue is to be detached; for close */
+    bool draining;                  /* new jobs are answered `executor_shutdown` */
+    bool closed;                    /* queued ones too: nothing starts any more but install steps */
+
+    struct lx_job_list dispatched;
+    struct lx_job_list settled;
+
+    /* Counters. */
+    uint64_t completed[LX_CLASSES];
+    uint64_t refused[LX_CLASSES];
+    uint64_t panicked;
+    uint64_t non_runnable_dispatches; /* must stay 0 */
+};
+
+/* Queued jobs that one slice of answering takes from detached actors: keeps a turn short. */
+#define LX_DETACHED_SLICE 64u
+/* Expired deadlines and fired timers that one turn handles. */
+#define LX_TIMER_SLICE 64u
+
+/* running_jobs: memory for config->pool_size pointers, owned by the caller, zeroed. */
+void lx_admission_init(struct lx_admission *adm, const lanex_config *config,
+                       struct lx_job_entry **running_jobs);
+
+/* ---- actors ---- */
+
+/* Allocates space for `capacity` slots. 0 or -ENOMEM. Called outside the turn. */
+int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity);
+void lx_actor_space_destroy(struct lx_actor_space *space);
+/* True if the next registration needs lx_admission_adopt_space first; *ret_capacity: how much. */
+bool lx_admission_wants_space(const struct lx_admission *adm, uint32_t *ret_capacity);
+/* Moves into `space` (larger than the present one) and leaves the old memory in it, to be destroyed. */
+void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *space);
+
+void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight);
+/* Puts the actor last in the rotation. -ENOSPC: LX_ORDER_SLOT_MAX actors, or space is wanted first. */
+int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor);
+/* Takes it out at once; its queued jobs are answered `actor_fatal` by lx_admission_answer_detached. */
+void lx_admission_remove(struct lx_admission *adm, struct lx_actor_entry *actor);
+/* Nothing queued and nothing in flight. */
+bool lx_actor_entry_idle(const struct lx_actor_entry *actor);
+/* Answers queued maintenance; returns how many. */
+uint32_t lx_admission_cancel_maintenance(struct lx_admission *adm, struct lx_actor_entry *actor);
+
+/* ---- events ---- */
+
+/* The turn's time; called first in every turn. */
+static inline void lx_admission_begin(struct lx_admission *adm, uint64_t now_ns)
+{
+    adm->now_ns = now_ns;
+}
+/* A new job: queued, or settled with its refusal. actor NULL: `actor_not_registered`. */
+void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job);
+/* A dispatched job is over. */
+void lx_admission_end(struct lx_admission *adm, struct lx_job_entry *job, bool panicked);
+/*
+ * The build of a heavy_init with an install step has returned. If the step can still come the job waits
+ * for it (true); else the caller answers it with the status set in the entry (false), as it then is over.
+ */
+bool lx_admission_built(struct lx_admission *adm, struct lx_job_entry *job);
+/* A queued job is taken out and settled `request_cancelled`. Only in state LX_JOB_QUEUED. */
+void lx_admission_cancel(struct lx_admission *adm, struct lx_job_entry *job);
+/* True if cancel may take it: queued, and not already on its way to be answered. */
+bool lx_admission_is_queued(const struct lx_job_entry *job);
+/* Handles up to LX_TIMER_SLICE due timers; true if more are due. */
+bool lx_admission_expire(struct lx_admission *adm);
+/* New submissions are refused from now on. */
+void lx_admission_drain(struct lx_admission *adm);
+/* Queued jobs are answered `executor_shutdown`, in slices. */
+void lx_admission_close(struct lx_admission *adm);
+/* Settles up to LX_DETACHED_SLICE queued jobs of detached actors; true if there are more. */
+bool lx_admission_answer_detached(struct lx_admission *adm);
+
+/* ---- the rest of a turn ---- */
+
+/* Rounds until nothing more starts. */
+void lx_admission_schedule(struct lx_admission *adm);
+/* When time alone could start or answer something next; LANEX_TIME_NEVER if never. */
+static inline uint64_t lx_admission_next_timer(const struct lx_admission *adm)
+{
+    return lx_timers_next(&adm->timers);
+}
+
+/* ---- between the files of this folder ---- */
+
+enum lx_pick_why {
+    LX_PICK_START,   /* the job may start */
+    LX_PICK_BLOCKED, /* nothing may start until something happens at the actor */
+    LX_PICK_PERMIT,  /* a heavy_init would start if a permit were free */
+};
+struct lx_pick {
+    struct lx_job_entry *job;
+    enum lx_pick_why why;
+};
+struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *actor,
+                           unsigned job_class);
+/* Sets the actor's timer to the next moment at which time alone could change the pick. */
+void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor);
+
+unsigned lx_list_of(const struct lx_job_entry *job);
+void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job);
+void lx_queue_remove(struct lx_admission *adm, struct lx_job_entry *job);
+/* The oldest of the lists in `mask` (bit per list), or NULL. */
+struct lx_job_entry *lx_queue_oldest(const struct lx_actor_entry *actor, unsigned job_class,
+                                     unsigned mask);
+void lx_queue_drop_duplicates(struct lx_admission *adm, struct lx_actor_entry *actor);
+/* Takes the actor's whole queue out of all counts; it is answered slice by slice. */
+void lx_queue_detach(struct lx_admission *adm, struct lx_actor_entry *actor);
+
+/* The actor has something to start in that class (or its place was lost): it is looked at again. */
+void lx_actor_ready(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class);
+/* The actor may have become startable: both classes are looked at again. */
+void lx_actor_wake(struct lx_admission *adm, struct lx_actor_entry *actor);
+void lx_settle(struct lx_admission *adm, struct lx_job_entry *job, enum lanex_status status);
+void lx_job_list_push(struct lx_job_list *list, struct lx_job_entry *job);
+
+/* First member is the entry: what the timer stands in. */
+static inline struct lx_actor_entry *lx_actor_of_timer(struct lx_timer *timer)
+{
+    return (struct lx_actor_entry *)((char *)timer - offsetof(struct lx_actor_entry, timer));
+}
+
+#endif

@@ -1,0 +1,122 @@
+/*
+ * What the admission state machine knows of a job and of an actor.
+ *
+ * Both are embedded at the start of the runtime's larger structs; admission never allocates, frees or
+ * looks behind them. All fields belong to whoever runs the turn, except where a comment says that the
+ * runtime owns them; those lie here only because they fill a cache line that both sides touch anyway.
+ */
+#ifndef LX_ADMISSION_ENTRY_H
+#define LX_ADMISSION_ENTRY_H
+
+#include <lanex/completion.h>
+#include <lanex/job.h>
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "admission/timer.h"
+
+#define LX_CLASSES 2u
+#define LX_LANES   5u
+/*
+ * Lists per class: one a lane, and one for interactive mutating jobs with a deadline. Their urgency
+ * does not follow arrival order, so keeping them apart leaves the head of the plain mutating list as the
+ * oldest job without a deadline: the only one whose age has to be looked at.
+ */
+#define LX_LISTS               (LX_LANES + 1u)
+#define LX_LIST_MUTATING_TIMED LX_LANES
+
+enum lx_job_state {
+    LX_JOB_NEW = 0,    /* not seen by a turn yet */
+    LX_JOB_QUEUED,     /* in a list of its actor */
+    LX_JOB_ADMITTED,   /* handed to a worker; its end has not been seen yet */
+    LX_JOB_BUILT,      /* heavy_init whose build has returned; waits for the write gate */
+    LX_JOB_INSTALLING, /* handed to a worker a second time, for its install step */
+    LX_JOB_OVER,       /* ended, or answered without running */
+};
+
+/* Bits of lx_job_entry.flags; set by the submitter before the job is pushed, constant from then on. */
+enum {
+    LX_JOB_FLAG_CONFIGURE = 1u << 0,   /* counted by the diagnosis of stuck writers */
+    LX_JOB_FLAG_CANCELLED = 1u << 1,   /* its token was cancelled before it was submitted */
+    LX_JOB_FLAG_HAS_INSTALL = 1u << 2, /* heavy_init with a second step */
+    LX_JOB_FLAG_OVERDUE = 1u << 3,     /* set at dispatch: uses a worker of the reserve */
+};
+
+/* The cold part of a job, for the few that have a deadline or an install step. */
+struct lx_job_extra {
+    struct lx_timer timer; /* first for urgency, then for the deadline itself */
+    uint64_t deadline_ns;  /* LANEX_TIME_NEVER: none */
+    lanex_job_fn install;
+    struct lx_job_entry *job; /* whose it is */
+};
+
+/* 64 bytes: one cache line. */
+struct lx_job_entry {
+    /* In whichever single list the job stands: inbox, a list of its actor, dispatched, settled. */
+    struct lx_job_entry *next;
+    union {
+        struct {
+            struct lx_job_entry *prev; /* in a list of its actor */
+            uint64_t arrival;          /* order over all lanes, classes and actors */
+        };
+        /* From dispatch on the turn does not need these, and the runtime keeps the response here; for
+         * a backpressure answer: depth and cap. */
+        uint64_t response[2];
+    };
+    struct lx_actor_entry *actor;
+    struct lx_job_extra *extra; /* NULL for most */
+    uint64_t since_ns;          /* queued: when that began; admitted: when it was dispatched */
+    uint32_t cost;              /* queued: its cost; admitted: its place in running_jobs */
+    uint8_t job_class;
+    uint8_t lane;
+    uint8_t coalesce_key;
+    uint8_t flags;
+
+    _Atomic uint32_t word; /* runtime: holds and delivery bits, see runtime/job.h */
+    _Atomic uint8_t state; /* enum lx_job_state; written by the turn, read also by views */
+    uint8_t event;         /* runtime: what the job stands for in the inbox */
+    uint8_t sink_kind;     /* runtime */
+    uint8_t status;        /* enum lanex_status: written at settling, else by the worker */
+};
+_Static_assert(sizeof(struct lx_job_entry) == 64, "a job's scheduling half is one cache line");
+
+/* Bits of lx_actor_entry.flags. */
+enum {
+    LX_ACTOR_REGISTERED = 1u << 0, /* has a place in the rotation */
+    LX_ACTOR_FATAL = 1u << 1,      /* a writer panicked: everything is answered `actor_fatal` */
+    LX_ACTOR_DETACHED = 1u << 2,   /* its queued jobs no longer count and wait to be answered */
+};
+
+struct lx_actor_entry {
+    /* Rotation: registration order, and the slot that stands for it in the ordered sets. */
+    struct lx_actor_entry *prev, *next;
+    uint32_t slot;
+    uint32_t weight;
+
+    /* Queued jobs: circular doubly linked lists, each head the oldest; NULL when empty. */
+    struct lx_job_entry *lists[LX_CLASSES][LX_LISTS];
+    uint32_t queued[LX_CLASSES];
+    uint64_t coalesced; /* bit k: a maintenance job with coalesce key k is queued */
+    uint32_t
+        coalesced_jobs;    /* queued maintenance jobs with a key: more than bits means duplicates */
+    uint32_t urgent_timed; /* queued interactive writers whose deadline has made them urgent */
+    uint32_t largest_cost; /* of the jobs queued since the queue was last empty */
+    uint32_t flags;
+    uint64_t deficit;
+
+    /* In flight, both classes together. */
+    uint16_t in_flight; /* what counts toward actor_cap */
+    uint16_t reads;     /* pure_read */
+    uint16_t heavies;   /* heavy_init, from dispatch until build and install have returned */
+    uint8_t serials;    /* serial_status: 0 or 1 */
+    uint8_t commits;    /* maintenance_commit: 0 or 1 */
+    uint8_t writers;    /* mutating or an install step: 0 or 1 */
+    struct lx_job_entry
+        *built; /* jobs that wait for their install step, oldest first, singly linked */
+
+    struct lx_timer timer; /* the next moment at which time alone could change what may start */
+    struct lx_actor_entry *detached_next;
+};
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * Slots: where an actor stands in the rotation. Slots only grow, so that a new actor is last; when they
+ * are used up the living ones are packed together, or the space is enlarged first if it is well filled.
+ * Memory is made outside the turn and only exchanged in it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admission/admission.h"
+#include "sync/assert.h"
+
+#define SPACE_FIRST  64u /* slots of a new executor */
+#define SPACE_FACTOR 8u  /* slots per living actor before packing is worth more than growing */
+#define SETS         (2 * LX_CLASSES + 1)
+
+static struct lx_order_set *set_of(struct lx_actor_space *space, unsigned index)
+{
+    if (index < LX_CLASSES)
+        return &space->ready[index];
+    if (index < 2 * LX_CLASSES)
+        return &space->permit[index - LX_CLASSES];
+    return &space->overdue;
+}
+
+int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
+{
+    size_t words = lx_order_set_words(capacity);
+    uint64_t *memory = calloc(capacity + SETS * words, sizeof(uint64_t));
+
+    if (memory == NULL)
+        return -ENOMEM;
+    space->memory = memory;
+    space->capacity = capacity;
+    space->by_slot = (struct lx_actor_entry **)memory;
+    memory += capacity;
+    for (unsigned i = 0; i < SETS; i++, memory += words)
+        lx_order_set_init(set_of(space, i), memory, capacity);
+    return 0;
+}
+
+void lx_actor_space_destroy(struct lx_actor_space *space)
+{
+    free(space->memory);
+    memset(space, 0, sizeof *space);
+}
+
+void lx_admission_init(struct lx_admission *adm, const lanex_config *config,
+                       struct lx_job_entry **running_jobs)
+{
+    memset(adm, 0, sizeof *adm);
+    adm->config = *config;
+    adm->idle_workers = config->pool_size;
+    adm->free_permits = config->heavy_permits;
+    adm->running_jobs = running_jobs;
+    for (uint32_t i = 0; i < config->pool_size; i++)
+        adm->free_places[i] = (uint16_t)(config->pool_size - 1 - i);
+    lx_timers_init(&adm->timers);
+}
+
+bool lx_admission_wants_space(const struct lx_admission *adm, uint32_t *ret_capacity)
+{
+    uint32_t capacity = adm->space.capacity;
+
+    if (adm->next_slot < capacity)
+        return false;
+    if (capacity >= LX_ORDER_SLOT_MAX ||
+        (capacity > SPACE_FIRST && adm->actors < capacity / SPACE_FACTOR))
+        return false; /* packing will do */
+    *ret_capacity = capacity == 0 ? SPACE_FIRST : capacity * 2;
+    return true;
+}
+
+void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *space)
+{
+    struct lx_actor_space old = adm->space;
+
+    LX_ASSERT(space->capacity >= old.capacity);
+    if (old.capacity > 0) {
+        memcpy(space->by_slot, old.by_slot, old.capacity * sizeof old.by_slot[0]);
+        for (unsigned i = 0; i < SETS; i++)
+            lx_order_set_copy(set_of(space, i), set_of(&old, i));
+    }
+    adm->space = *space;
+    *space = old;
+}
+
+/* Gives the living actors the slots 0 to n-1, in order. */
+static void pack_slots(struct lx_admission *adm)
+{
+    uint32_t slot = 0, cursor = 0;
+
+    for (struct lx_actor_entry *actor = adm->first; actor != NULL; actor = actor->next, slot++) {
+        uint32_t from = actor->slot;
+        LX_ASSERT(slot <= from);
+        if (from < adm->cursor)
+            cursor = slot + 1;
+        if (from == slot)
+            continue;
+        for (unsigned i = 0; i < SETS; i++) {
+            struct lx_order_set *set = set_of(&adm->space, i);
+            if (lx_order_set_has(set, from)) {
+                lx_order_set_remove(set, from);
+                lx_order_set_add(set, slot);
+            }
+        }
+        adm->space.by_slot[from] = NULL;
+        adm->space.by_slot[slot] = actor;
+        actor->slot = slot;
+    }
+    adm->next_slot = slot;
+    adm->cursor = cursor;
+}
+
+void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight)
+{
+    memset(actor, 0, sizeof *actor);
+    actor->weight = weight;
+}
+
+int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor)
+{
+    uint32_t wanted;
+
+    if (lx_admission_wants_space(adm, &wanted))
+        return -ENOSPC;
+    if (adm->next_slot >= adm->space.capacity)
+        pack_slots(adm);
+    if (adm->next_slot >= adm->space.capacity)
+        return -ENOSPC;
+    actor->slot = adm->next_slot++;
+    adm->space.by_slot[actor->slot] = actor;
+    actor->prev = adm->last;
+    actor->next = NULL;
+    if (adm->last != NULL)
+        adm->last->next = actor;
+    else
+        adm->first = actor;
+    adm->last = actor;
+    actor->flags |= LX_ACTOR_REGISTERED;
+    adm->actors++;
+    return 0;
+}
+
+bool lx_actor_entry_idle(const struct lx_actor_entry *actor)
+{
+    return actor->queued[0] == 0 && actor->queued[1] == 0 && actor->in_flight == 0 &&
+           actor->commits == 0;
+}
