@@ -57,6 +57,20 @@ def listed_tests(executable, env):
     return sum(1 for line in shown.splitlines() if LISTED.match(COLOUR.sub("", line)))
 
 
+def run_shown(command, env):
+    """Runs a command and passes its output on line by line, so that a hang shows where it was."""
+    kept = []
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        for raw in process.stdout:
+            line = COLOUR.sub("", raw.decode("utf-8", "replace"))
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            kept.append(line)
+    return process.returncode, "".join(kept)
+
+
 def sanitizer_reports(log_folder, output):
     """Every report: those in files in full, those in the output as the lines that show them."""
     reports = []
@@ -78,11 +92,9 @@ def main(arguments):
     with tempfile.TemporaryDirectory(prefix="lanex-test-") as log_folder:
         env = environment(log_folder)
         expected = listed_tests(executable, env)
-        run = subprocess.run(
-            [executable, "--verbose"] + arguments[1:], env=env, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        )
-        output = COLOUR.sub("", run.stdout.decode("utf-8", "replace"))
+        # One test at a time: meson runs executables beside each other, and tests that load every
+        # core, or wait with a bound, shall not also meet their own siblings.
+        code, output = run_shown([executable, "--verbose", "-j1"] + arguments[1:], env)
         reports = sanitizer_reports(log_folder, output)
 
     found = SYNTHESIS.findall(output)
@@ -101,16 +113,15 @@ def main(arguments):
         complaints.append(f"{tested} tests ran and {len(skips)} skipped, --list shows {expected}")
     if filtered and tested + len(skips) == 0:
         complaints.append("the filter chose no test")
-    if run.returncode < 0:
-        complaints.append(f"ended by signal {-run.returncode}")
-    elif run.returncode != 0:
-        complaints.append(f"exit code {run.returncode}")
-    if failing and run.returncode == 0:
+    if code < 0:
+        complaints.append(f"ended by signal {-code}")
+    elif code != 0:
+        complaints.append(f"exit code {code}")
+    if failing and code == 0:
         complaints.append(f"{failing} tests failed, yet the exit code is 0")
     if reports:
         complaints.append(f"{len(reports)} sanitizer reports")
 
-    sys.stdout.write(output)
     for report in reports:
         sys.stdout.write(report.rstrip("\n") + "\n")
     for complaint in complaints:
