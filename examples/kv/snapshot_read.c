@@ -179,8 +179,8 @@ static int take_record(struct reader *reader, struct kv_store *store, int64_t no
     if (expiry < SNAPSHOT_NO_EXPIRY || expiry == KV_TIME_NEVER)
         return refuse(ret_error, "a record has an impossible expiry");
     size_t bytes = (size_t)(key_bytes + value_bytes);
-    if (bytes > *scratch_bytes) {
-        char *grown = realloc(*scratch, bytes);
+    if (!*scratch || bytes > *scratch_bytes) {
+        char *grown = realloc(*scratch, bytes + 1); /* never nothing: an empty key has a place */
         if (!grown)
             return -ENOMEM;
         *scratch = grown;
