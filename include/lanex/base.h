@@ -7,8 +7,8 @@
  *   Options     are structs whose first member is `size`. Fill with zero, set size to sizeof the
  *               struct, set what differs: zero always means "the default". A size that this library
  *               does not know is -EINVAL.
- *   Pairs       create/destroy, init/fini, acquire/release, ref/unref. destroy(NULL) and unref(NULL)
- *               do nothing.
+ *   Pairs       create/destroy, init/fini, acquire/release, ref/unref. destroy(NULL) and
+ *               unref(NULL) do nothing.
  *   Fork        In a forked child every call on an object made by the parent gives -ECHILD, and
  *               destroy does nothing: the threads did not come along.
  *   Threads     Every call may be made from any thread unless its comment says otherwise.
@@ -22,9 +22,9 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define LANEX_API __attribute__((visibility("default")))
+#define LANEX_API                __attribute__((visibility("default")))
 #define LANEX_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
-#define LANEX_NORETURN __attribute__((noreturn))
+#define LANEX_NORETURN           __attribute__((noreturn))
 #else
 #define LANEX_API
 #define LANEX_PRINTF(fmt, first)
