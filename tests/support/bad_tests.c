@@ -46,6 +46,21 @@ Test(bad, required)
     LX_REQUIRE(zero == 1);
 }
 
+Test(bad, latch)
+{
+    struct latch latch = LATCH_INIT;
+
+    cr_assert_eq(setenv("LANEX_TEST_LIVENESS_S", "1", 1), 0);
+    latch_arrive(&latch);
+    latch_wait(&latch, 2);
+}
+
+Test(bad, eventually)
+{
+    cr_assert_eq(setenv("LANEX_TEST_LIVENESS_S", "1", 1), 0);
+    LX_EVENTUALLY(zero == 1);
+}
+
 /* Passes, but loses memory: AddressSanitizer's to report. */
 Test(bad, leak)
 {

@@ -8,7 +8,10 @@ import re
 import subprocess
 import sys
 
-ALWAYS = ["assertion", "assertion_with_text", "expectation", "crash", "no_signal", "hang", "required"]
+ALWAYS = [
+    "assertion", "assertion_with_text", "expectation", "crash", "no_signal", "hang", "required",
+    "latch", "eventually",
+]
 BY_SANITIZER = {"address": "leak", "undefined": "overflow", "thread": "race"}
 RESULT = re.compile(r"^lanex-result: tested=(\d+) failed=(\d+) skipped=(\d+)$", re.MULTILINE)
 

@@ -34,16 +34,6 @@ uint64_t lx_test_now_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-void lx_test_pause_or_die(uint64_t start_ns, const char *file, int line, const char *what)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-
-    if (lx_test_now_ns() - start_ns > LX_TEST_LIVENESS_S * NS_PER_S) {
-        lx_test_die(file, line, "still not so after %d s: %s", LX_TEST_LIVENESS_S, what);
-    }
-    (void)nanosleep(&pause, NULL);
-}
-
 /* A whole number from the environment; anything else is a mistake of the caller's. */
 static bool number_from_env(const char *name, uint64_t *ret_value)
 {
@@ -60,6 +50,24 @@ static bool number_from_env(const char *name, uint64_t *ret_value)
     }
     *ret_value = value;
     return true;
+}
+
+unsigned lx_test_liveness_s(void)
+{
+    uint64_t seconds = LX_TEST_LIVENESS_S;
+
+    (void)number_from_env("LANEX_TEST_LIVENESS_S", &seconds);
+    return (unsigned)seconds;
+}
+
+void lx_test_pause_or_die(uint64_t start_ns, const char *file, int line, const char *what)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    if (lx_test_now_ns() - start_ns > lx_test_liveness_s() * NS_PER_S) {
+        lx_test_die(file, line, "still not so after %u s: %s", lx_test_liveness_s(), what);
+    }
+    (void)nanosleep(&pause, NULL);
 }
 
 uint64_t lx_test_seed(void)
@@ -154,9 +162,9 @@ void latch_wait_at(struct latch *latch, unsigned target, const char *file, int l
     unsigned seen = latch_count(latch);
 
     while (seen < target) {
-        if (lx_test_now_ns() - start > LX_TEST_LIVENESS_S * NS_PER_S) {
-            lx_test_die(file, line, "a latch has %u of %u arrivals after %d s", seen, target,
-                        LX_TEST_LIVENESS_S);
+        if (lx_test_now_ns() - start > lx_test_liveness_s() * NS_PER_S) {
+            lx_test_die(file, line, "a latch has %u of %u arrivals after %u s", seen, target,
+                        lx_test_liveness_s());
         }
         (void)syscall(SYS_futex, &latch->arrived, FUTEX_WAIT_PRIVATE, seen, &second, NULL, 0);
         seen = latch_count(latch);

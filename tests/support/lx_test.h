@@ -16,6 +16,7 @@
  *   LANEX_TEST_SEED=N                   the seed of the randomised tests
  *   LANEX_TEST_BACKEND=auto|ring|poll   how threads sleep (auto)
  *   LANEX_TEST_DISPATCH=seat|scheduler  who runs a scheduler turn (seat)
+ *   LANEX_TEST_LIVENESS_S=N             how long a wait may last before it counts as a hang (30)
  *   LANEX_SOAK_SECONDS=N                how long a stress test goes on (0: its short form)
  */
 #ifndef LX_TEST_H
@@ -58,8 +59,12 @@
 #define LX_TEST_SANITIZED 0
 #endif
 
-/* How long a wait may last before it counts as a hang, in seconds. It is no measure of speed. */
+/*
+ * How long a wait may last before it counts as a hang, in seconds: LANEX_TEST_LIVENESS_S, or this.
+ * It is no measure of speed.
+ */
 #define LX_TEST_LIVENESS_S 30
+unsigned lx_test_liveness_s(void);
 
 /* Prints where and why, then aborts: fails the test from any thread. */
 _Noreturn void lx_test_die(const char *file, int line, const char *format, ...)
@@ -114,7 +119,8 @@ struct latch {
 void latch_init(struct latch *latch);
 void latch_arrive(struct latch *latch);
 unsigned latch_count(const struct latch *latch);
-/* Returns once at least target arrivals were counted; LX_TEST_LIVENESS_S without that is fatal. */
+/* Returns once at least target arrivals were counted; lx_test_liveness_s() without that is fatal.
+ */
 #define latch_wait(latch, target) latch_wait_at((latch), (target), __FILE__, __LINE__)
 void latch_wait_at(struct latch *latch, unsigned target, const char *file, int line);
 
