@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from builds import JOBS, ROOT, folder_of, indented, say
+from builds import JOBS, ROOT, folder_of, indented, logged, say
 
 SOURCE_FOLDERS = ("src", "include", "examples", "tests", "bench")
 TEXT_SUFFIXES = (".c", ".h", ".py", ".sh", ".md", ".build", ".txt", ".map", ".pml", ".yml")
@@ -156,14 +156,18 @@ def check_cppcheck():
 
 def check_tidy():
     """clang-tidy over what build/clang compiles; .clang-tidy says which checks and why."""
-    good, text = run(
+    good, text = logged(
+        "tidy",
         ["run-clang-tidy", "-quiet", f"-j{JOBS}", "-p", folder_of("clang"),
          f"^{re.escape(ROOT)}/(src|examples|tests|bench)/"]
     )
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("build/clang/../../", "")
-    shown = [line for line in text.splitlines() if not line.startswith(("clang-tidy", "Enabled"))
-             and not re.match(r"^\d+ warnings? (generated|treated)|^Suppressed|^Use -header", line)]
-    return good, "\n".join(shown).strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    text = text.replace("build/clang/../../", "").replace(ROOT + "/", "").replace("../../", "")
+    # A header's findings come once per file that includes it.
+    found = sorted(set(re.findall(r"^\S+:\d+:\d+: (?:error|warning): .*", text, re.MULTILINE)))
+    if not good and not found:
+        return False, text
+    return good, "\n".join(found + ["build/log/tidy.log has the paths that lead there"])
 
 
 CHECKS = {
