@@ -3,7 +3,7 @@
 
 A cell is a build, a way for threads to sleep and a way to run scheduler turns. gcc without
 sanitizer meets every combination; clang and each sanitizer meet two cells that between them hold
-both ring settings, both dispatch modes, and, over all the builds, each pair of the two.
+both ring settings, both dispatch modes and, taken together, each pair of the two.
 Prints a line per cell and, last, "N passed, N failed"; a cell in which no test ran has failed.
 """
 
@@ -31,14 +31,18 @@ ONCE = {
     "thread": [],
 }
 
-# (build, rings, dispatch); "refused" runs under a launcher that makes the kernel refuse rings.
+# (build, rings, dispatch). Rings: used, not asked for, or CALLS:ERRNO: refused, in that these system
+# calls fail with this errno, as containers, sysctls, limits and old kernels have it.
 CELLS = [
     ("gcc", "ring", "seat"),
     ("gcc", "ring", "scheduler"),
     ("gcc", "poll", "seat"),
     ("gcc", "poll", "scheduler"),
-    ("gcc", "refused", "seat"),
-    ("gcc", "refused", "scheduler"),
+    ("gcc", "setup:EPERM", "seat"),
+    ("gcc", "setup:ENOSYS", "scheduler"),
+    ("gcc", "setup:EOPNOTSUPP", "seat"),
+    ("gcc", "setup:ENOMEM", "scheduler"),
+    ("gcc", "enter+register:EPERM", "seat"),
     ("clang", "ring", "scheduler"),
     ("clang", "poll", "seat"),
     ("address+undefined", "ring", "seat"),
@@ -70,6 +74,10 @@ def rings_refused():
     return None
 
 
+def is_refusal(rings):
+    return ":" in rings
+
+
 def refuse_launcher(build_name):
     return os.path.join(folder_of(build_name), "tests", "support", "refuse-ring")
 
@@ -79,14 +87,17 @@ def meson_test(cell, suites, extra_env, extra_arguments):
     build_name, rings, dispatch = cell
     name = name_of(cell)
     env = dict(os.environ, LANEX_TEST_DISPATCH=dispatch, **extra_env)
-    env["LANEX_TEST_BACKEND"] = "auto" if rings == "refused" else rings
+    env["LANEX_TEST_BACKEND"] = "auto" if is_refusal(rings) else rings
     command = ["meson", "test", "-C", folder_of(build_name), "--no-rebuild", "--logbase", name]
     command += ["--num-processes", str(JOBS)] + extra_arguments
-    if rings == "refused":
-        command += ["--wrapper", refuse_launcher(build_name)]
+    if is_refusal(rings):
+        calls, errno_name = rings.split(":")
+        command += ["--wrapper", f"{refuse_launcher(build_name)} {calls} {errno_name} --"]
     for suite in suites:
         command += ["--suite", suite]
-    records_path = os.path.join(folder_of(build_name), "meson-logs", name + ".json")
+    # meson adds the wrapper's name.
+    base = name + ("-refuse-ring" if is_refusal(rings) else "")
+    records_path = os.path.join(folder_of(build_name), "meson-logs", base + ".json")
     if os.path.exists(records_path):
         os.remove(records_path)
     good, text = logged(name, command, env)
@@ -117,7 +128,7 @@ def count(record):
 def run_cell(cell, suites, extra_env=None, extra_arguments=()):
     """Runs one cell and prints its line; returns (passed, failed, skipped)."""
     label = " ".join(cell)
-    if cell[1] == "refused" and not os.path.exists(refuse_launcher(cell[0])):
+    if is_refusal(cell[1]) and not os.path.exists(refuse_launcher(cell[0])):
         say(f"{label:<36} FAILED: there is no refuse-ring launcher in this build")
         return 0, 1, 0
     started = time.monotonic()
@@ -178,7 +189,8 @@ def cell_named(name):
     """The cell of a name; any combination may be asked for, also one outside the matrix."""
     cell = tuple(name.rsplit("-", 2))
     builds = {known[0] for known in CELLS}
-    if (len(cell) != 3 or cell[0] not in builds or cell[1] not in ("ring", "poll", "refused")
+    if (len(cell) != 3 or cell[0] not in builds
+            or not (cell[1] in ("ring", "poll") or is_refusal(cell[1]))
             or cell[2] not in ("seat", "scheduler")):
         sys.exit(f"no such cell: {name}; the matrix: {' '.join(name_of(cell) for cell in CELLS)}")
     return cell
