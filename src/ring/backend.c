@@ -1,6 +1,8 @@
 #include "ring/door_internal.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,17 +115,14 @@ static bool wait_for_wake(struct lx_door *d, uint64_t before, const char *step,
 
 static bool open_door(struct lx_door *d, struct refusal *ret_why)
 {
-    if ((d->ring->features & LX_NEEDED_FEATURES) != LX_NEEDED_FEATURES)
-        return refuse(ret_why, "io_uring features", -EOPNOTSUPP);
-    int rc = lx_door_enable_ring(d);
-    if (rc < 0)
-        return refuse(ret_why, "io_uring_register", rc);
+    d->enabled = true;
     if (!nop_round_trip(d, ret_why))
         return false;
-    rc = lx_door_arm(d);
+    int rc = lx_door_arm(d);
     if (rc < 0)
         return refuse(ret_why, "io_uring_enter", rc);
-    atomic_store_explicit(&d->open, true, memory_order_relaxed); /* one thread so far */
+    /* No sender yet but this thread. */
+    atomic_store_explicit(&d->open, true, memory_order_relaxed);
     return true;
 }
 
@@ -149,40 +148,84 @@ static bool round_trip(struct lx_door *a, struct lx_door *b, struct lx_backend *
     return true;
 }
 
+static int make_door(struct lx_door *d, const struct lx_backend *backend, struct refusal *ret_why)
+{
+    int rc = lx_door_init(d, backend);
+    if (rc < 0) {
+        refuse(ret_why, "eventfd", rc);
+        return rc;
+    }
+    rc = lx_door_make_ring(d);
+    if (rc < 0) {
+        refuse(ret_why, "io_uring_setup", rc);
+        lx_door_fini(d);
+    }
+    return rc;
+}
+
 /* 0: rings work with the flags in `backend`. 1: not with these flags. -errno: not at all. */
 static int try_rings(struct lx_backend *backend, struct refusal *ret_why)
 {
     struct lx_door a, b;
-    int rc = lx_door_init(&a, backend);
-    if (rc < 0) {
-        refuse(ret_why, "io_uring_setup", rc);
+    int rc = make_door(&a, backend, ret_why);
+    if (rc < 0)
         return rc == -EINVAL ? 1 : rc;
-    }
-    backend->no_iowait = a.no_iowait = (a.ring->features & IORING_FEAT_NO_IOWAIT) != 0;
-    if (a.defer_taskrun && !a.no_iowait) {
-        lx_door_fini(&a);
+    unsigned features = a.ring->features;
+    backend->no_iowait = a.no_iowait = (features & IORING_FEAT_NO_IOWAIT) != 0;
+    if ((features & LX_NEEDED_FEATURES) != LX_NEEDED_FEATURES) {
+        refuse(ret_why, "io_uring features", -EOPNOTSUPP);
+        rc = ret_why->rc;
+    } else if (a.defer_taskrun && !a.no_iowait) {
         refuse(ret_why, "IORING_SETUP_DEFER_TASKRUN", -EINVAL);
-        return 1;
-    }
-    rc = lx_door_init(&b, backend);
-    if (rc < 0) {
-        refuse(ret_why, "io_uring_setup", rc);
+        rc = 1;
     } else {
-        rc = round_trip(&a, &b, backend, ret_why) ? 0 : ret_why->rc;
-        lx_door_fini(&b);
+        rc = make_door(&b, backend, ret_why);
+        if (rc == 0) {
+            rc = round_trip(&a, &b, backend, ret_why) ? 0 : ret_why->rc;
+            lx_door_fini(&b);
+        }
     }
     lx_door_fini(&a);
     return rc;
 }
 
-static int probe_rings(struct lx_backend *backend, struct refusal *ret_why)
+struct probe {
+    struct lx_backend backend;
+    struct refusal why;
+    int rc;
+};
+
+static void *probe_rings(void *arg)
 {
-    int rc = 1;
-    for (size_t i = 0; rc == 1 && i < sizeof setup_flags / sizeof *setup_flags; i++) {
-        backend->setup_flags = setup_flags[i];
-        rc = try_rings(backend, ret_why);
+    struct probe *p = arg;
+    p->rc = 1;
+    for (size_t i = 0; p->rc == 1 && i < sizeof setup_flags / sizeof *setup_flags; i++) {
+        p->backend.setup_flags = setup_flags[i];
+        p->rc = try_rings(&p->backend, &p->why);
     }
-    return rc == 1 ? -EINVAL : rc;
+    if (p->rc == 1)
+        p->rc = -EINVAL;
+    return NULL;
+}
+
+/*
+ * Runs probe_rings on a thread that ends with it, all signals blocked. Not interrupted by a
+ * cancellation of the caller: the thread works on the caller's stack.
+ */
+static int run_probe(struct probe *p)
+{
+    sigset_t all, saved;
+    int cancel_state;
+    pthread_t thread;
+    (void)sigfillset(&all);
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &saved);
+    int rc = pthread_create(&thread, NULL, probe_rings, p);
+    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    if (rc == 0)
+        (void)pthread_join(thread, NULL);
+    (void)pthread_setcancelstate(cancel_state, NULL);
+    return -rc;
 }
 
 /* That an eventfd can be had, without which neither backend works. */
@@ -197,9 +240,8 @@ static int probe_eventfd(void)
 
 int lx_backend_probe(enum lx_backend_want want, struct lx_backend *ret_backend)
 {
-    struct lx_backend ring = {.kind = LX_BACKEND_RING};
     struct lx_backend poll = {.kind = LX_BACKEND_POLL};
-    struct refusal refusal = {0};
+    struct probe p = {.backend = {.kind = LX_BACKEND_RING}};
     int rc = probe_eventfd();
     if (rc < 0)
         return rc;
@@ -208,21 +250,23 @@ int lx_backend_probe(enum lx_backend_want want, struct lx_backend *ret_backend)
         *ret_backend = poll;
         return 0;
     }
-    rc = probe_rings(&ring, &refusal);
-    if (rc == 0) {
-        (void)snprintf(ring.why, sizeof ring.why,
+    rc = run_probe(&p);
+    if (rc < 0)
+        return rc;
+    if (p.rc == 0) {
+        (void)snprintf(p.backend.why, sizeof p.backend.why,
                        "io_uring, setup flags 0x%x, messages without a ring: %s, iowait: %s",
-                       ring.setup_flags, ring.send_msg_register ? "yes" : "no",
-                       ring.no_iowait ? "not counted" : "avoided by ppoll");
-        *ret_backend = ring;
+                       p.backend.setup_flags, p.backend.send_msg_register ? "yes" : "no",
+                       p.backend.no_iowait ? "not counted" : "avoided by ppoll");
+        *ret_backend = p.backend;
         return 0;
     }
-    explain(&refusal, poll.why, sizeof poll.why);
+    explain(&p.why, poll.why, sizeof poll.why);
     if (want == LX_BACKEND_FORCE_RING) {
         memcpy(ret_backend->why, poll.why, sizeof poll.why);
-        return rc;
+        return p.rc;
     }
-    poll.refused_errno = -rc;
+    poll.refused_errno = -p.rc;
     *ret_backend = poll;
     return 0;
 }

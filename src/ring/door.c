@@ -28,26 +28,8 @@ int lx_door_init(struct lx_door *d, const struct lx_backend *b)
     d->event_fd = lx_k_eventfd();
     if (d->event_fd < 0)
         return d->event_fd;
-    if (b->kind == LX_BACKEND_POLL)
-        return 0;
-
-    int rc = -ENOMEM;
-    struct io_uring *ring = calloc(1, sizeof *ring);
-    if (ring) {
-        struct io_uring_params params = {
-            .flags =
-                b->setup_flags | IORING_SETUP_R_DISABLED | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
-            .cq_entries = LX_DOOR_CQ_ENTRIES,
-        };
-        rc = lx_k_ring_create(ring, LX_DOOR_SQ_ENTRIES, &params);
-    }
-    if (rc < 0) {
-        free(ring);
-        lx_k_close(d->event_fd);
-        return rc;
-    }
-    d->ring = ring;
-    d->ring_fd = ring->ring_fd;
+    d->use_ring = b->kind == LX_BACKEND_RING;
+    d->setup_flags = b->setup_flags;
     d->send_msg_register = b->send_msg_register;
     d->no_iowait = b->no_iowait;
     d->defer_taskrun = (b->setup_flags & IORING_SETUP_DEFER_TASKRUN) != 0;
@@ -76,12 +58,28 @@ static void ring_broke(struct lx_door *d)
     d->told = true;
 }
 
-int lx_door_enable_ring(struct lx_door *d)
+/*
+ * The ring is made by its owner, not by the thread that makes the door. It then needs no detour
+ * through a disabled state, and, what counts more, the kernel ties a ring to the task that made it:
+ * when the ring goes, that task gets task work, which would make the next epoll_wait of whichever
+ * caller created the executor return EINTR.
+ */
+int lx_door_make_ring(struct lx_door *d)
 {
-    int rc = lx_k_ring_enable(d->ring);
-    if (rc < 0)
+    struct io_uring *ring = calloc(1, sizeof *ring);
+    if (!ring)
+        return -ENOMEM;
+    struct io_uring_params params = {
+        .flags = d->setup_flags | IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
+        .cq_entries = LX_DOOR_CQ_ENTRIES,
+    };
+    int rc = lx_k_ring_create(ring, LX_DOOR_SQ_ENTRIES, &params);
+    if (rc < 0) {
+        free(ring);
         return rc;
-    d->enabled = true;
+    }
+    d->ring = ring;
+    d->ring_fd = ring->ring_fd;
     return 0;
 }
 
@@ -108,24 +106,23 @@ int lx_door_arm(struct lx_door *d)
 
 int lx_door_enable(struct lx_door *d)
 {
-    if (!d->ring)
+    d->enabled = true;
+    if (!d->use_ring)
         return 0;
-    int rc = lx_door_enable_ring(d);
+    int rc = lx_door_make_ring(d);
     if (rc == 0)
         rc = lx_door_arm(d);
     if (rc < 0) {
         ring_broke(d);
         return rc;
     }
-    /* Release, with the acquire in lx_door_try_message: whoever sees it sees an enabled ring. */
+    /* Release, with the acquire in lx_door_try_message: whoever sees it sees the ring. */
     atomic_store_explicit(&d->open, true, memory_order_release);
     return 0;
 }
 
-void lx_door_knock(struct lx_door *d)
+void lx_door_ring_bell(struct lx_door *d)
 {
-    /* Release, with the acquire load at the end of lx_door_wait. */
-    atomic_fetch_add_explicit(&d->rung, 1, memory_order_release);
     int rc;
     do
         rc = lx_k_eventfd_add(d->event_fd);
@@ -136,6 +133,13 @@ void lx_door_knock(struct lx_door *d)
      * knock per ns. Anything else is a descriptor that somebody closed under us.
      */
     LX_ASSERT(rc == 0 || rc == -EAGAIN);
+}
+
+void lx_door_knock(struct lx_door *d)
+{
+    /* Release, with the acquire load at the end of lx_door_wait. */
+    atomic_fetch_add_explicit(&d->rung, 1, memory_order_release);
+    lx_door_ring_bell(d);
 }
 
 static void take_completion(struct lx_door *d, const struct io_uring_cqe *cqe)
@@ -308,8 +312,8 @@ static bool wait_on_eventfd(struct lx_door *d, uint64_t abs_deadline_ns)
 bool lx_door_wait(struct lx_door *d, uint64_t abs_deadline_ns)
 {
     lx_door_count(&d->counts.waits, 1);
+    LX_ASSERT(d->enabled);
     bool use_ring = d->ring && !d->broken;
-    LX_ASSERT(!use_ring || d->enabled);
     bool woke = use_ring ? wait_in_ring(d, abs_deadline_ns) : wait_on_eventfd(d, abs_deadline_ns);
     /* Acquire, with the release of lx_door_knock and lx_door_try_message. */
     (void)atomic_load_explicit(&d->rung, memory_order_acquire);

@@ -7,8 +7,8 @@
  * ppoll(2).
  *
  * Pattern
- *   creator   lx_backend_probe once, lx_door_init per thread
- *   owner     lx_door_enable at the start of its thread, then lx_door_wait in its loop
+ *   creator   lx_backend_probe once, lx_door_init per thread (an eventfd)
+ *   owner     lx_door_enable at the start of its thread (the ring), then lx_door_wait in its loop
  *   others    publish work, then lx_door_message (a lanex thread, or one without a ring) or
  *             lx_door_knock
  *   last      lx_door_fini, when no thread uses the door any more (the owner has ended)
@@ -82,15 +82,19 @@ struct io_uring;
 /* One per lanex thread. Members are private to src/ring, but for reading `counts` and `rung`. */
 struct lx_door {
     /* Set by init, constant until fini; read by everybody. */
-    struct io_uring *ring; /* NULL on the poll backend */
     int event_fd;
-    int ring_fd; /* -1 on the poll backend */
+    unsigned setup_flags;
+    bool use_ring;
     bool send_msg_register;
     bool no_iowait;
     bool defer_taskrun; /* completions are posted only while the owner is in the kernel */
 
+    /* Set by enable; others read them only after they saw `open`. */
+    int ring_fd;           /* -1 without a ring */
+    struct io_uring *ring; /* NULL without a ring */
+
     /*
-     * Whether ring messages may be sent here. False before enable (a disabled ring takes none) and
+     * Whether ring messages may be sent here. False before enable (there is no ring yet) and
      * after the ring broke; then senders knock. Set by the owner with release, read by senders with
      * acquire; a message that crosses the change is covered by LX_DOOR_BROKEN_SLEEP_NS in door.c.
      */
@@ -118,19 +122,23 @@ struct lx_door {
 };
 
 /*
- * Makes the descriptors: an eventfd, and the ring, disabled. Any thread. -EMFILE, -ENFILE, -ENOMEM,
- * or whatever io_uring_setup said. On failure the door needs no fini.
+ * Makes the eventfd. Any thread. -EMFILE, -ENFILE, -ENOMEM; on failure the door needs no fini. From
+ * here on others may knock and send messages (which go as knocks until enable).
  */
 int lx_door_init(struct lx_door *d, const struct lx_backend *b);
 
 /*
- * On the owning thread, once, before its first wait: from here on the ring belongs to this thread.
- * A knock made earlier is not lost. -errno as io_uring_register or io_uring_enter said; the door
- * then still works as one of the poll backend if the caller prefers to go on.
+ * On the owning thread, once, before its first wait: makes the ring, which belongs to this thread,
+ * and arms the poll. A knock made earlier is not lost. -errno as io_uring_setup or io_uring_enter
+ * said; the door still works then, on the eventfd alone, so whether that is a failure is the
+ * caller's choice (an executor that promises to fail clean waits for each thread's result).
  */
 int lx_door_enable(struct lx_door *d);
 
-/* Closes the descriptors. Nobody may be using the door or be about to. */
+/*
+ * Closes the descriptors. Nobody may be using the door or be about to. Best after the owner has
+ * ended: its ring is then nobody's, and closing it disturbs no thread.
+ */
 void lx_door_fini(struct lx_door *d);
 
 /* Wakes the owner through the eventfd. Any thread, also signal handlers; never blocks, keeps errno.

@@ -29,13 +29,16 @@ enum lx_ud_kind {
 #define LX_UD_INDEX(ud) ((unsigned)((ud)&0xffU))
 
 /* The two halves of lx_door_enable, apart so that the probe can name the call that failed. */
-int lx_door_enable_ring(struct lx_door *d);
+int lx_door_make_ring(struct lx_door *d);
 int lx_door_arm(struct lx_door *d);
 
 /* Takes all completions of the owner's ring into the door's state; flushes an overflow. */
 void lx_door_absorb(struct lx_door *d);
 
-/* As lx_door_message, but -errno where that would knock instead. */
+/* The eventfd's half of lx_door_knock, without the counting. */
+void lx_door_ring_bell(struct lx_door *d);
+
+/* The ring's half of lx_door_message, without the counting; -errno where no message can be sent. */
 int lx_door_try_message(struct lx_door *from, struct lx_door *to);
 
 static inline void lx_door_count(_Atomic uint64_t *counter, uint64_t by)

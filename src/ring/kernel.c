@@ -124,14 +124,6 @@ void lx_k_ring_destroy(struct io_uring *ring)
     errno = saved;
 }
 
-int lx_k_ring_enable(struct io_uring *ring)
-{
-    /* io_uring_enable_rings is declared by liburing 2.3 but missing from its symbol map. */
-    long rc =
-        LX_SYSCALL(SYS_io_uring_register, ring->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0U);
-    return rc < 0 ? (int)rc : 0;
-}
-
 int lx_k_ring_submit(struct io_uring *ring)
 {
     int saved = errno;

@@ -50,7 +50,6 @@ uint64_t lx_k_memlock_limit(void);
 
 int lx_k_ring_create(struct io_uring *ring, unsigned entries, struct io_uring_params *params);
 void lx_k_ring_destroy(struct io_uring *ring);
-int lx_k_ring_enable(struct io_uring *ring);
 /* Gives the kernel what was prepared; how many entries it took. */
 int lx_k_ring_submit(struct io_uring *ring);
 int lx_k_ring_enter(int ring_fd, unsigned min_complete, unsigned flags, const void *arg,

@@ -16,7 +16,7 @@ static bool is_passing(int rc)
 /* Whether the thread can send from a ring of its own. */
 static bool has_ring(const struct lx_door *from)
 {
-    return from && from->ring && from->enabled && !from->broken;
+    return from && from->ring && !from->broken;
 }
 
 /*
@@ -114,8 +114,6 @@ int lx_door_try_message(struct lx_door *from, struct lx_door *to)
     /* Acquire, with the releases in lx_door_enable and ring_broke. */
     if (!atomic_load_explicit(&to->open, memory_order_acquire))
         return -ENOTCONN;
-    /* Release, with the acquire load at the end of lx_door_wait. */
-    atomic_fetch_add_explicit(&to->rung, 1, memory_order_release);
     struct lx_post post = {.user_data = LX_UD(LX_UD_MESSAGE, 0, 0)};
     return send_retrying(from, to->send_msg_register, to->ring_fd, &post);
 }
@@ -126,11 +124,13 @@ int lx_door_message(struct lx_door *from, struct lx_door *to)
         to->told = true;
         return 0;
     }
+    /* Release, with the acquire load at the end of lx_door_wait. */
+    atomic_fetch_add_explicit(&to->rung, 1, memory_order_release);
     if (lx_door_try_message(from, to) == 0)
         return 1;
     if (from)
         lx_door_count(&from->counts.knocks_sent, 1);
-    lx_door_knock(to);
+    lx_door_ring_bell(to);
     return 0;
 }
 
