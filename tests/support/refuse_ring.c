@@ -52,9 +52,11 @@ static int add_rules(scmp_filter_ctx filter, const char *what, uint32_t action)
         int rc = seccomp_rule_add(filter, action, SCMP_SYS(io_uring_enter), 0);
         return rc < 0 ? rc : seccomp_rule_add(filter, action, SCMP_SYS(io_uring_register), 0);
     }
-    if (strcmp(what, "send-register") == 0)
-        return seccomp_rule_add(filter, action, SCMP_SYS(io_uring_register), 1,
-                                SCMP_CMP32(REGISTER_ARG_CODE, SCMP_CMP_EQ, SEND_MSG_RING));
+    if (strcmp(what, "send-register") == 0) {
+        const struct scmp_arg_cmp is_send = {
+            .arg = REGISTER_ARG_CODE, .op = SCMP_CMP_EQ, .datum_a = SEND_MSG_RING, .datum_b = 0};
+        return seccomp_rule_add_array(filter, action, SCMP_SYS(io_uring_register), 1, &is_send);
+    }
     return -EDOM;
 }
 
