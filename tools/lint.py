@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 
 from builds import JOBS, ROOT, folder_of, indented, logged, say
 
@@ -55,7 +56,11 @@ def run(command):
 def check_format():
     sources = files(SOURCE_FOLDERS, (".c", ".h"))
     good, text = run(["clang-format", "--dry-run", "-Werror"] + sources)
-    return good, text + ("" if good else "./dev fmt puts it right\n")
+    if good:
+        return True, ""
+    places = Counter(re.findall(r"^(\S+?):\d+:\d+: error: ", text, re.MULTILINE))
+    notes = [f"{relative(path)}: {count} places" for path, count in sorted(places.items())]
+    return False, "\n".join((notes or [text]) + ["./dev fmt puts it right"])
 
 
 def check_whitespace():
