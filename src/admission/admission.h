@@ -1,12 +1,12 @@
 /*
- * The admission state machine: SPEC's rules for which job starts when, and which is answered without
- * running. Pure: no clock (time is an argument), no thread, no system call, no allocation in a turn.
- * One caller at a time; the runtime's seat sees to that, the replay tool and the tests are single
- * threaded.
+ * The admission state machine: SPEC's rules for which job starts when, and which is answered
+ * without running. Pure: no clock (time is an argument), no thread, no system call, no allocation
+ * in a turn. One caller at a time; the runtime's seat sees to that, the replay tool and the tests
+ * are single threaded.
  *
- * A turn is: some of the event functions below, then lx_admission_schedule. What came of it stands in
- * two lists that the caller empties: `dispatched` (jobs to hand to workers, in order) and `settled`
- * (jobs answered without running, with their status).
+ * A turn is: some of the event functions below, then lx_admission_schedule. What came of it stands
+ * in two lists that the caller empties: `dispatched` (jobs to hand to workers, in order) and
+ * `settled` (jobs answered without running, with their status).
  *
  *   lane_rules.c   may this lane start, and which job of an actor is next      (SPEC 3, 4)
  *   rounds.c       which actor is next                                         (SPEC 5)
@@ -32,7 +32,8 @@ struct lx_actor_space {
     struct lx_actor_entry **by_slot;
     struct lx_order_set ready[LX_CLASSES];  /* has queued jobs and is not known to be blocked */
     struct lx_order_set permit[LX_CLASSES]; /* blocked by nothing but the lack of a heavy permit */
-    struct lx_order_set overdue;            /* ready for maintenance that has waited too long */
+    struct lx_order_set overdue;            /* its oldest maintenance has waited too long */
+    struct lx_order_set overdue_permit;     /* so it has, but only a heavy permit is lacking */
     void *memory;
 };
 
@@ -56,6 +57,7 @@ struct lx_admission {
     uint32_t actors;
     uint32_t next_slot;
     uint32_t cursor; /* slot from which the next round goes on; 0 also stands for "the first" */
+    uint32_t overdue_cursor; /* the same for maintenance that has waited too long */
 
     /* Queued jobs, executor-wide. */
     uint64_t queued[LX_CLASSES];
@@ -76,6 +78,7 @@ struct lx_admission {
     uint64_t refused[LX_CLASSES];
     uint64_t panicked;
     uint64_t non_runnable_dispatches; /* must stay 0 */
+    uint64_t visits;                  /* of actors by rounds: what a turn costs */
 };
 
 /* Queued jobs that one slice of answering takes from detached actors: keeps a turn short. */
@@ -94,13 +97,16 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity);
 void lx_actor_space_destroy(struct lx_actor_space *space);
 /* True if the next registration needs lx_admission_adopt_space first; *ret_capacity: how much. */
 bool lx_admission_wants_space(const struct lx_admission *adm, uint32_t *ret_capacity);
-/* Moves into `space` (larger than the present one) and leaves the old memory in it, to be destroyed. */
+/* Moves into `space` (larger than the present one) and leaves the old memory in it, to be
+ * destroyed. */
 void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *space);
 
 void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight);
-/* Puts the actor last in the rotation. -ENOSPC: LX_ORDER_SLOT_MAX actors, or space is wanted first. */
+/* Puts the actor last in the rotation. -ENOSPC: LX_ORDER_SLOT_MAX actors, or space is wanted first.
+ */
 int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor);
-/* Takes it out at once; its queued jobs are answered `actor_fatal` by lx_admission_answer_detached. */
+/* Takes it out at once; its queued jobs are answered `actor_fatal` by lx_admission_answer_detached.
+ */
 void lx_admission_remove(struct lx_admission *adm, struct lx_actor_entry *actor);
 /* Nothing queued and nothing in flight. */
 bool lx_actor_entry_idle(const struct lx_actor_entry *actor);
@@ -119,8 +125,9 @@ void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job);
 /* A dispatched job is over. */
 void lx_admission_end(struct lx_admission *adm, struct lx_job_entry *job, bool panicked);
 /*
- * The build of a heavy_init with an install step has returned. If the step can still come the job waits
- * for it (true); else the caller answers it with the status set in the entry (false), as it then is over.
+ * The build of a heavy_init with an install step has returned. If the step can still come the job
+ * waits for it (true); else the caller answers it with the status set in the entry (false), as it
+ * then is over.
  */
 bool lx_admission_built(struct lx_admission *adm, struct lx_job_entry *job);
 /* A queued job is taken out and settled `request_cancelled`. Only in state LX_JOB_QUEUED. */
@@ -162,6 +169,9 @@ struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *acto
 /* Sets the actor's timer to the next moment at which time alone could change the pick. */
 void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor);
 
+/* Sets it no later than that. */
+void lx_actor_arm_at(struct lx_admission *adm, struct lx_actor_entry *actor, uint64_t when_ns);
+
 unsigned lx_list_of(const struct lx_job_entry *job);
 void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job);
 void lx_queue_remove(struct lx_admission *adm, struct lx_job_entry *job);
@@ -174,6 +184,14 @@ void lx_queue_detach(struct lx_admission *adm, struct lx_actor_entry *actor);
 
 /* The actor has something to start in that class (or its place was lost): it is looked at again. */
 void lx_actor_ready(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class);
+/* Notes that the actor's oldest maintenance job is overdue, or when it will be. */
+void lx_actor_watch_overdue(struct lx_admission *adm, struct lx_actor_entry *actor);
+/* Takes the actor out of every set; it may be put back. */
+void lx_actor_leave_sets(struct lx_admission *adm, const struct lx_actor_entry *actor);
+static inline uint64_t lx_max_wait_ns(const struct lx_admission *adm)
+{
+    return adm->config.maintenance_max_wait_ms * UINT64_C(1000000);
+}
 /* The actor may have become startable: both classes are looked at again. */
 void lx_actor_wake(struct lx_admission *adm, struct lx_actor_entry *actor);
 void lx_settle(struct lx_admission *adm, struct lx_job_entry *job, enum lanex_status status);

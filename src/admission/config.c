@@ -55,8 +55,8 @@ static void resolve_standard(const lanex_executor_options *asked, uint32_t cpus,
 }
 
 /*
- * An actor may use the whole pool here if that is asked for, and two workers even of a pool of two: with one
- * worker always kept from an actor, reads could never overlap on the smallest pool.
+ * An actor may use the whole pool here if that is asked for, and two workers even of a pool of two:
+ * with one worker always kept from an actor, reads could never overlap on the smallest pool.
  */
 static void resolve_many_core(const lanex_executor_options *asked, uint32_t cpus, lanex_config *out)
 {

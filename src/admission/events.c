@@ -31,13 +31,7 @@ void lx_actor_wake(struct lx_admission *adm, struct lx_actor_entry *actor)
         lx_actor_ready(adm, actor, LANEX_CLASS_INTERACTIVE);
     if (actor->queued[LANEX_CLASS_MAINTENANCE] > 0) {
         lx_actor_ready(adm, actor, LANEX_CLASS_MAINTENANCE);
-        if ((adm->config.flags & LANEX_EXECUTOR_NO_MAINTENANCE_MAX_WAIT) == 0) {
-            const struct lx_job_entry *head =
-                lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, (1u << LX_LISTS) - 1);
-            if (adm->now_ns - head->since_ns >=
-                adm->config.maintenance_max_wait_ms * UINT64_C(1000000))
-                lx_order_set_add(&adm->space.overdue, actor->slot);
-        }
+        lx_actor_watch_overdue(adm, actor);
     }
 }
 
@@ -118,9 +112,11 @@ void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
     }
     lx_queue_append(adm, job);
     lx_actor_ready(adm, actor, job_class);
-    /* Only the first of a maintenance queue can be the next to become overdue. */
-    if (job_class == LANEX_CLASS_MAINTENANCE && actor->queued[job_class] == 1)
-        lx_actor_arm_timer(adm, actor);
+    /* Only the first of a maintenance queue can be the next to become overdue, or the first that
+     * may step over a heavy_init. */
+    if (job_class == LANEX_CLASS_MAINTENANCE &&
+        (actor->queued[job_class] == 1 || actor->lists[job_class][LANEX_LANE_HEAVY_INIT] != NULL))
+        lx_actor_watch_overdue(adm, actor);
 }
 
 /* The worker of a dispatched job is idle again. */
@@ -199,8 +195,11 @@ void lx_admission_end(struct lx_admission *adm, struct lx_job_entry *job, bool p
         adm->panicked++;
         if (wrote && (actor->flags & LX_ACTOR_FATAL) == 0) {
             actor->flags |= LX_ACTOR_FATAL;
-            lx_queue_detach(adm, actor);
-            drop_built(adm, actor);
+            /* One that was removed has no queue any more, and its slot may be another's by now. */
+            if ((actor->flags & LX_ACTOR_REGISTERED) != 0) {
+                lx_queue_detach(adm, actor);
+                drop_built(adm, actor);
+            }
         }
     }
     lx_actor_wake(adm, actor);
@@ -218,7 +217,8 @@ bool lx_admission_built(struct lx_admission *adm, struct lx_job_entry *job)
         lx_actor_wake(adm, actor);
         return false;
     }
-    /* As long as the executor has heavy permits: at most LANEX_POOL_MAX_MANY_CORE, and mostly one. */
+    /* As long as the executor has heavy permits: at most LANEX_POOL_MAX_MANY_CORE, and mostly one.
+     */
     while (*tail != NULL)
         tail = &(*tail)->next;
     job->next = NULL;
@@ -305,6 +305,10 @@ void lx_admission_remove(struct lx_admission *adm, struct lx_actor_entry *actor)
     LX_ASSERT((actor->flags & LX_ACTOR_REGISTERED) != 0);
     lx_queue_detach(adm, actor);
     drop_built(adm, actor);
+    /* Its queue may have been detached before, by a panic or by close, and an install step may have
+     * put it back into a set since; nothing may stand for its slot any more. */
+    lx_actor_leave_sets(adm, actor);
+    lx_timer_disarm(&adm->timers, &actor->timer);
     actor->flags &= ~(uint32_t)LX_ACTOR_REGISTERED;
     if (adm->closing == actor)
         adm->closing = actor->next;

@@ -80,8 +80,8 @@ static struct lx_pick pick_or_wait(const struct lx_admission *adm,
 }
 
 /*
- * The oldest job of the lists in `mask`; one step past a heavy_init that waits only for a permit, since
- * that is a resource of the whole executor and must not hold up this actor's other lanes.
+ * The oldest job of the lists in `mask`; one step past a heavy_init that waits only for a permit,
+ * since that is a resource of the whole executor and must not hold up this actor's other lanes.
  */
 static struct lx_pick pick_oldest(const struct lx_admission *adm,
                                   const struct lx_actor_entry *actor, unsigned job_class,
@@ -110,7 +110,8 @@ static bool is_reader(const struct lx_job_entry *job)
            job->lane == LANEX_LANE_MAINTENANCE_COMMIT;
 }
 
-/* When the newest of the actor's readers in flight was dispatched; LANEX_TIME_NEVER if there is none. */
+/* When the newest of the actor's readers in flight was dispatched; LANEX_TIME_NEVER if there is
+ * none. */
 static uint64_t newest_reader_ns(const struct lx_admission *adm, const struct lx_actor_entry *actor)
 {
     uint64_t newest = LANEX_TIME_NEVER;
@@ -126,9 +127,10 @@ static uint64_t newest_reader_ns(const struct lx_admission *adm, const struct lx
 }
 
 /*
- * Promotion is suspended while the writer waits only for readers that started before it was queued and
- * the newest of those has run for LANEX_STUCK_READER_MS: one stuck reader must not take the whole actor
- * down. Otherwise *ret_at says when time alone would suspend it (LANEX_TIME_NEVER if it would not).
+ * Promotion is suspended while the writer waits only for readers that started before it was queued
+ * and the newest of those has run for LANEX_STUCK_READER_MS: one stuck reader must not take the
+ * whole actor down. Otherwise *ret_at says when time alone would suspend it (LANEX_TIME_NEVER if it
+ * would not).
  */
 static bool promotion_suspended(const struct lx_admission *adm, const struct lx_actor_entry *actor,
                                 const struct lx_job_entry *writer, uint64_t *ret_at)
@@ -155,14 +157,16 @@ static bool writer_is_urgent(const struct lx_admission *adm, const struct lx_act
 }
 
 /*
- * Jobs of the other lanes that have waited for the promotion age go before reads. One that waits for
- * its own lane (a serial_status behind a running one) is not starved by reads, so it does not hold them.
+ * Jobs of the other lanes that have waited for the promotion age go before reads. One that waits
+ * for its own lane (a serial_status behind a running one) is not starved by reads, so it does not
+ * hold them.
  */
 static bool pick_aged(const struct lx_admission *adm, const struct lx_actor_entry *actor,
-                      struct lx_pick *ret_pick)
+                      struct lx_pick *ret_pick, bool *ret_wants_permit)
 {
     unsigned mask = AGED_LANES;
 
+    *ret_wants_permit = false;
     if ((adm->config.flags & LANEX_EXECUTOR_NO_AGED_LANES) != 0 ||
         actor->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_PURE_READ] == NULL)
         return false;
@@ -175,6 +179,7 @@ static bool pick_aged(const struct lx_admission *adm, const struct lx_actor_entr
             *ret_pick = pick_or_wait(adm, actor, job);
             return true;
         }
+        *ret_wants_permit |= obstacle == OBSTACLE_PERMIT;
         mask &= ~BIT(job->lane);
     }
 }
@@ -183,7 +188,8 @@ static struct lx_pick pick_reads_first(const struct lx_admission *adm,
                                        const struct lx_actor_entry *actor)
 {
     struct lx_job_entry *const *lists = actor->lists[LANEX_CLASS_INTERACTIVE];
-    struct lx_pick aged;
+    struct lx_pick pick;
+    bool wants_permit;
 
     if (writer_is_urgent(adm, actor)) {
         struct lx_job_entry *writer = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS);
@@ -191,10 +197,14 @@ static struct lx_pick pick_reads_first(const struct lx_admission *adm,
         if (!promotion_suspended(adm, actor, writer, &suspended_at))
             return pick_or_wait(adm, actor, writer);
     }
-    if (pick_aged(adm, actor, &aged))
-        return aged;
-    if (lists[LANEX_LANE_PURE_READ] != NULL)
-        return pick_or_wait(adm, actor, lists[LANEX_LANE_PURE_READ]);
+    if (pick_aged(adm, actor, &pick, &wants_permit))
+        return pick;
+    if (lists[LANEX_LANE_PURE_READ] != NULL) {
+        pick = pick_or_wait(adm, actor, lists[LANEX_LANE_PURE_READ]);
+        if (pick.why == LX_PICK_BLOCKED && wants_permit)
+            pick.why = LX_PICK_PERMIT; /* a permit alone would let the aged heavy_init start */
+        return pick;
+    }
     return pick_oldest(adm, actor, LANEX_CLASS_INTERACTIVE, ALL_LISTS & ~BIT(LANEX_LANE_PURE_READ));
 }
 
@@ -215,8 +225,8 @@ struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *acto
     const struct lx_pick blocked = {.job = NULL, .why = LX_PICK_BLOCKED};
 
     if (actor->built != NULL) {
-        /* An install step goes before everything of its actor, as a writer, in the interactive round
-         * whatever its class: while it waits it keeps people's reads out. */
+        /* An install step goes before everything of its actor, as a writer, in the interactive
+         * round whatever its class: while it waits it keeps people's reads out. */
         if (job_class == LANEX_CLASS_INTERACTIVE && actor->writers == 0 && actor->reads == 0 &&
             actor->serials == 0 && actor->commits == 0)
             return (struct lx_pick){.job = actor->built, .why = LX_PICK_START};
@@ -241,11 +251,45 @@ static void earlier(uint64_t *when, uint64_t candidate, uint64_t now_ns)
         *when = candidate;
 }
 
+/* A timer that is early enough stays: it is moved when it fires, not at every change. */
+void lx_actor_arm_at(struct lx_admission *adm, struct lx_actor_entry *actor, uint64_t when_ns)
+{
+    if (actor->timer.armed && actor->timer.when_ns <= when_ns)
+        return;
+    lx_timer_disarm(&adm->timers, &actor->timer);
+    lx_timer_arm(&adm->timers, &actor->timer, LX_TIMER_ACTOR, when_ns,
+                 (UINT64_C(1) << 59) + actor->slot);
+}
+
+/*
+ * When the next maintenance job of the actor becomes overdue: the oldest, or the one that may step
+ * over a heavy_init without a permit. LANEX_TIME_NEVER: none, or both are already.
+ */
+static uint64_t next_overdue_ns(const struct lx_admission *adm, const struct lx_actor_entry *actor)
+{
+    uint64_t when = LANEX_TIME_NEVER;
+    const struct lx_job_entry *job;
+
+    if ((adm->config.flags & LANEX_EXECUTOR_NO_MAINTENANCE_MAX_WAIT) != 0 ||
+        actor->queued[LANEX_CLASS_MAINTENANCE] == 0)
+        return when;
+    job = lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, ALL_LISTS);
+    earlier(&when, job->since_ns + lx_max_wait_ns(adm), adm->now_ns);
+    if (job->lane == LANEX_LANE_HEAVY_INIT) {
+        job = lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, ALL_LISTS & ~BIT(job->lane));
+        if (job != NULL)
+            earlier(&when, job->since_ns + lx_max_wait_ns(adm), adm->now_ns);
+    }
+    return when;
+}
+
 void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor)
 {
     struct lx_job_entry *const *lists = actor->lists[LANEX_CLASS_INTERACTIVE];
     uint64_t when = LANEX_TIME_NEVER;
 
+    if ((actor->flags & LX_ACTOR_DETACHED) != 0)
+        return; /* its queue is on the way out: time changes nothing for it */
     if (adm->config.policy == LANEX_POLICY_READS_FIRST && actor->queued[0] > 0) {
         if (lists[LANEX_LANE_MUTATING] != NULL)
             earlier(&when, lists[LANEX_LANE_MUTATING]->since_ns + promotion_ns(adm), adm->now_ns);
@@ -262,17 +306,25 @@ void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor)
             earlier(&when, suspended_at, adm->now_ns);
         }
     }
-    if (actor->queued[LANEX_CLASS_MAINTENANCE] > 0 &&
-        (adm->config.flags & LANEX_EXECUTOR_NO_MAINTENANCE_MAX_WAIT) == 0) {
-        const struct lx_job_entry *head =
-            lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, ALL_LISTS);
-        earlier(&when, head->since_ns + adm->config.maintenance_max_wait_ms * NS_PER_MS,
-                adm->now_ns);
-    }
-    /* A timer that is early enough stays: it is moved when it fires, not at every change. */
-    if (when == LANEX_TIME_NEVER || (actor->timer.armed && actor->timer.when_ns <= when))
+    earlier(&when, next_overdue_ns(adm, actor), adm->now_ns);
+    if (when != LANEX_TIME_NEVER)
+        lx_actor_arm_at(adm, actor, when);
+}
+
+void lx_actor_watch_overdue(struct lx_admission *adm, struct lx_actor_entry *actor)
+{
+    const struct lx_job_entry *head;
+    uint64_t when;
+
+    if ((adm->config.flags & LANEX_EXECUTOR_NO_MAINTENANCE_MAX_WAIT) != 0 ||
+        actor->queued[LANEX_CLASS_MAINTENANCE] == 0)
         return;
-    lx_timer_disarm(&adm->timers, &actor->timer);
-    lx_timer_arm(&adm->timers, &actor->timer, LX_TIMER_ACTOR, when,
-                 (UINT64_C(1) << 59) + actor->slot);
+    head = lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, ALL_LISTS);
+    if (head->since_ns + lx_max_wait_ns(adm) <= adm->now_ns) {
+        lx_order_set_remove(&adm->space.overdue_permit, actor->slot);
+        lx_order_set_add(&adm->space.overdue, actor->slot);
+    }
+    when = next_overdue_ns(adm, actor);
+    if (when != LANEX_TIME_NEVER)
+        lx_actor_arm_at(adm, actor, when);
 }

@@ -1,7 +1,8 @@
 /*
- * Sets of actors that keep the order of the rotation: a bitmap over slots with summaries above it, each
- * bit of a level saying that the 64 bits below it are not all zero. Adding, removing and finding the
- * next member from a slot on touch at most one word a level, however many actors are registered.
+ * Sets of actors that keep the order of the rotation: a bitmap over slots with summaries above it,
+ * each bit of a level saying that the 64 bits below it are not all zero. Adding, removing and
+ * finding the next member from a slot on touch at most one word a level, however many actors are
+ * registered.
  */
 #ifndef LX_ADMISSION_ORDER_SET_H
 #define LX_ADMISSION_ORDER_SET_H

@@ -1,11 +1,16 @@
 /*
  * Which actor is next: SPEC 5. One cursor walks the actors in registration order, shared by both
- * classes. Actors with nothing to start are not visited: the sets name those that may have something, in
- * rotation order, so that the order of what starts is the same as if every actor had been looked at.
+ * classes. Actors with nothing to start are not visited: the sets name those that may have
+ * something, in rotation order, so that the order of what starts is the same as if every actor had
+ * been looked at.
  *
- * One point differs from a walk over all actors, on purpose: an actor that is blocked collects no deficit
- * while it is, so that it does not come back with a credit that it could not have used. With cost 1 and
- * weight 1 this cannot be observed.
+ * Two points differ from a walk over all actors, on purpose. A visit adds to the deficit only if a
+ * job of the class could start but for its cost: an actor that is blocked does not come back with a
+ * credit that it could not have used, and how often it was looked at meanwhile does not matter. And
+ * the deficit's limit knows the largest cost since the actor's queue was last empty, not the
+ * largest of those still queued, which would cost a heap an actor: it is a limit on how much credit
+ * can pile up, and the job that it was raised for has been paid for. With cost 1 and weight 1
+ * neither can be observed.
  */
 #include "admission/admission.h"
 #include "sync/assert.h"
@@ -88,7 +93,8 @@ static void grow_deficit(const struct lx_admission *adm, struct lx_actor_entry *
         actor->deficit = cap;
 }
 
-/* The actor cannot start anything of the class: it is not visited again before something happens there. */
+/* The actor cannot start anything of the class: it is not visited again before something happens
+ * there. */
 static void set_aside(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class,
                       enum lx_pick_why why)
 {
@@ -105,21 +111,52 @@ struct visit_result {
     bool held; /* only the deficit held a job back */
 };
 
+/*
+ * Deadlines are handled in slices before the rounds, so a queued job may still be there although
+ * its deadline has passed: it is answered, never started.
+ */
+static bool answer_expired(struct lx_admission *adm, struct lx_job_entry *job)
+{
+    struct lx_actor_entry *actor = job->actor;
+
+    if (job == actor->built || job->extra == NULL || job->extra->deadline_ns > adm->now_ns)
+        return false;
+    lx_queue_remove(adm, job);
+    lx_settle(adm, job, LANEX_STATUS_REQUEST_DEADLINE_EXCEEDED);
+    lx_actor_wake(adm, actor); /* it may have been what held the other class up */
+    return true;
+}
+
+/* What the actor could start; LX_PICK_START never with a job whose deadline has passed. */
+static struct lx_pick pick_living(struct lx_admission *adm, struct lx_actor_entry *actor,
+                                  unsigned job_class)
+{
+    struct lx_pick pick;
+
+    do {
+        pick = lx_pick_job(adm, actor, job_class);
+    } while (pick.why == LX_PICK_START && answer_expired(adm, pick.job));
+    return pick;
+}
+
 static void visit(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class,
                   struct visit_result *result)
 {
     uint32_t starts = 0;
+    bool grown = false;
 
-    if (actor->queued[job_class] > 0)
-        grow_deficit(adm, actor, 1);
+    adm->visits++;
     do {
-        struct lx_pick pick = lx_pick_job(adm, actor, job_class);
+        struct lx_pick pick = pick_living(adm, actor, job_class);
         if (pick.why != LX_PICK_START) {
             set_aside(adm, actor, job_class, pick.why);
             return;
         }
         /* An install step was paid for when its build started. */
         if (pick.job != actor->built) {
+            if (!grown)
+                grow_deficit(adm, actor, 1);
+            grown = true;
             if (pick.job->cost > actor->deficit) {
                 result->held = true;
                 /* Held, not blocked: from the permit set it comes back to the ready one. */
@@ -132,6 +169,8 @@ static void visit(struct lx_admission *adm, struct lx_actor_entry *actor, unsign
         result->started = true;
         if (actor->queued[job_class] > 0)
             lx_actor_ready(adm, actor, job_class); /* it may have come from the permit set */
+        if (job_class == LANEX_CLASS_MAINTENANCE)
+            lx_actor_watch_overdue(adm, actor);
     } while (++starts < actor->weight && actor->queued[job_class] > 0 &&
              class_may_start(adm, job_class));
 }
@@ -178,35 +217,66 @@ static void run_round(struct lx_admission *adm, unsigned job_class, struct visit
 }
 
 /*
- * A maintenance job that has waited for maintenance_max_wait may use a worker of the reserve, one such job
- * at a time. The rotation does not move for it.
+ * True if the actor's next maintenance job was overdue and has been started. The actor may have
+ * been left in the sets although its queue is gone by now; it is then taken out.
+ */
+static bool start_overdue(struct lx_admission *adm, struct lx_actor_entry *actor)
+{
+    struct lx_pick pick = pick_living(adm, actor, LANEX_CLASS_MAINTENANCE);
+
+    adm->visits++;
+    lx_order_set_remove(&adm->space.overdue, actor->slot);
+    lx_order_set_remove(&adm->space.overdue_permit, actor->slot);
+    if (pick.why == LX_PICK_PERMIT)
+        lx_order_set_add(&adm->space.overdue_permit, actor->slot);
+    if (pick.why != LX_PICK_START) {
+        set_aside(adm, actor, LANEX_CLASS_MAINTENANCE, pick.why);
+        return false;
+    }
+    if (adm->now_ns - pick.job->since_ns < lx_max_wait_ns(adm)) {
+        /* Perhaps a heavy_init without a permit is overdue, but not what comes after it. */
+        if (pick.job != lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, (1u << LX_LISTS) - 1))
+            lx_order_set_add(&adm->space.overdue_permit, actor->slot);
+        lx_actor_arm_at(adm, actor, pick.job->since_ns + lx_max_wait_ns(adm));
+        return false;
+    }
+    pick.job->flags |= LX_JOB_FLAG_OVERDUE;
+    adm->overdue_running++;
+    start_job(adm, pick.job);
+    lx_actor_wake(adm, actor);
+    return true;
+}
+
+/*
+ * A maintenance job that has waited for maintenance_max_wait may use a worker of the reserve, one
+ * such job at a time. The rotation does not move for it: these jobs have one of their own, or one
+ * actor's backlog would take every turn.
  */
 static void run_overdue(struct lx_admission *adm, struct visit_result *result)
 {
-    uint64_t wait_ns = adm->config.maintenance_max_wait_ms * UINT64_C(1000000);
-    uint32_t slot = 0;
+    uint32_t start = adm->overdue_cursor, at = start;
+    bool wrapped = false;
 
-    if (adm->overdue_running > 0 || adm->idle_workers == 0 ||
-        class_may_start(adm, LANEX_CLASS_MAINTENANCE))
-        return;
-    while ((slot = lx_order_set_next(&adm->space.overdue, slot)) != LX_ORDER_NONE) {
-        struct lx_actor_entry *actor = adm->space.by_slot[slot];
-        struct lx_pick pick = lx_pick_job(adm, actor, LANEX_CLASS_MAINTENANCE);
+    while (adm->overdue_running == 0 && adm->idle_workers > 0 &&
+           !class_may_start(adm, LANEX_CLASS_MAINTENANCE)) {
+        uint32_t slot = lx_order_set_next(&adm->space.overdue, at);
+        uint32_t waiting = adm->free_permits > 0 ? lx_order_set_next(&adm->space.overdue_permit, at)
+                                                 : LX_ORDER_NONE;
 
-        lx_order_set_remove(&adm->space.overdue, slot);
-        if (pick.why != LX_PICK_START) {
-            set_aside(adm, actor, LANEX_CLASS_MAINTENANCE, pick.why);
-        } else if (adm->now_ns - pick.job->since_ns >= wait_ns) {
-            pick.job->flags |= LX_JOB_FLAG_OVERDUE;
-            adm->overdue_running++;
-            start_job(adm, pick.job);
-            lx_actor_wake(adm, actor);
-            result->started = true;
-            return;
-        } else {
-            lx_actor_arm_timer(adm, actor);
+        if (waiting < slot)
+            slot = waiting;
+        if (!wrapped && slot == LX_ORDER_NONE) {
+            wrapped = true;
+            at = 0;
+            continue;
         }
-        slot++;
+        if (slot == LX_ORDER_NONE || (wrapped && slot >= start))
+            return;
+        at = slot + 1;
+        if (start_overdue(adm, adm->space.by_slot[slot])) {
+            adm->overdue_cursor = slot + 1;
+            result->started = true;
+        }
     }
 }
 
@@ -221,8 +291,9 @@ static uint64_t passes_until_affordable(struct lx_admission *adm, struct lx_acto
 }
 
 /*
- * A whole pass started nothing, and only deficits held jobs back. The passes until the first of them can be
- * paid are added up instead of walked. Everyone in the ready sets is held now, the others are set aside.
+ * A whole pass started nothing, and only deficits held jobs back. The passes until the first of
+ * them can be paid are added up instead of walked. Everyone in the ready sets is held now, the
+ * others are set aside.
  */
 static void skip_fruitless_passes(struct lx_admission *adm)
 {

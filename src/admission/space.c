@@ -1,7 +1,7 @@
 /*
- * Slots: where an actor stands in the rotation. Slots only grow, so that a new actor is last; when they
- * are used up the living ones are packed together, or the space is enlarged first if it is well filled.
- * Memory is made outside the turn and only exchanged in it.
+ * Slots: where an actor stands in the rotation. Slots only grow, so that a new actor is last; when
+ * they are used up the living ones are packed together, or the space is enlarged first if it is
+ * well filled. Memory is made outside the turn and only exchanged in it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define SPACE_FIRST  64u /* slots of a new executor */
 #define SPACE_FACTOR 8u  /* slots per living actor before packing is worth more than growing */
-#define SETS         (2 * LX_CLASSES + 1)
+#define SETS         (2 * LX_CLASSES + 2)
 
 static struct lx_order_set *set_of(struct lx_actor_space *space, unsigned index)
 {
@@ -20,7 +20,13 @@ static struct lx_order_set *set_of(struct lx_actor_space *space, unsigned index)
         return &space->ready[index];
     if (index < 2 * LX_CLASSES)
         return &space->permit[index - LX_CLASSES];
-    return &space->overdue;
+    return index == 2 * LX_CLASSES ? &space->overdue : &space->overdue_permit;
+}
+
+void lx_actor_leave_sets(struct lx_admission *adm, const struct lx_actor_entry *actor)
+{
+    for (unsigned i = 0; i < SETS; i++)
+        lx_order_set_remove(set_of(&adm->space, i), actor->slot);
 }
 
 int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
@@ -88,13 +94,15 @@ void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *s
 /* Gives the living actors the slots 0 to n-1, in order. */
 static void pack_slots(struct lx_admission *adm)
 {
-    uint32_t slot = 0, cursor = 0;
+    uint32_t slot = 0, cursor = 0, overdue_cursor = 0;
 
     for (struct lx_actor_entry *actor = adm->first; actor != NULL; actor = actor->next, slot++) {
         uint32_t from = actor->slot;
         LX_ASSERT(slot <= from);
         if (from < adm->cursor)
             cursor = slot + 1;
+        if (from < adm->overdue_cursor)
+            overdue_cursor = slot + 1;
         if (from == slot)
             continue;
         for (unsigned i = 0; i < SETS; i++) {
@@ -110,6 +118,7 @@ static void pack_slots(struct lx_admission *adm)
     }
     adm->next_slot = slot;
     adm->cursor = cursor;
+    adm->overdue_cursor = overdue_cursor;
 }
 
 void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight)

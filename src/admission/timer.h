@@ -1,6 +1,7 @@
 /*
- * Timers of the admission state machine: one ordered tree for all, so that the earliest is at hand and
- * setting or clearing one costs O(log n). Actors have one timer each, jobs only if they have a deadline.
+ * Timers of the admission state machine: one ordered tree for all, so that the earliest is at hand
+ * and setting or clearing one costs O(log n). Actors have one timer each, jobs only if they have a
+ * deadline.
  */
 #ifndef LX_ADMISSION_TIMER_H
 #define LX_ADMISSION_TIMER_H
