@@ -1,0 +1,71 @@
+#include "sync/seams.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define NS_PER_SEC UINT64_C(1000000000)
+
+static uint64_t read_clock(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts); /* cannot fail for these clocks */
+    return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t now_exact(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+static uint64_t now_coarse(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
+/* Maps twice as much and gives back what lies before and after the aligned part. */
+static void *map_aligned(size_t size)
+{
+    char *memory = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before;
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    before = (size - (uintptr_t)memory % size) % size;
+    if (before > 0)
+        munmap(memory, before);
+    if (size - before > 0)
+        munmap(memory + before + size, size - before);
+    return memory + before;
+}
+
+static void unmap(void *memory, size_t size)
+{
+    munmap(memory, size);
+}
+
+static int thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
+{
+    return pthread_create(ret_thread, NULL, run, arg);
+}
+
+struct lx_seams lx_seams = {
+    .now_ns = now_exact,
+    .now_coarse_ns = now_coarse,
+    .allocate = malloc,
+    .release = free,
+    .map = map_aligned,
+    .unmap = unmap,
+    .thread_start = thread_start,
+};
+
+void *lx_allocate_zeroed(size_t size)
+{
+    void *memory = lx_allocate(size);
+
+    if (memory != NULL)
+        memset(memory, 0, size);
+    return memory;
+}
