@@ -1,9 +1,10 @@
 /*
  * What the admission state machine knows of a job and of an actor.
  *
- * Both are embedded at the start of the runtime's larger structs; admission never allocates, frees or
- * looks behind them. All fields belong to whoever runs the turn, except where a comment says that the
- * runtime owns them; those lie here only because they fill a cache line that both sides touch anyway.
+ * Both are embedded at the start of the runtime's larger structs; admission never allocates, frees
+ * or looks behind them. All fields belong to whoever runs the turn, except where a comment says
+ * that the runtime owns them; those lie here only because they fill a cache line that both sides
+ * touch anyway.
  */
 #ifndef LX_ADMISSION_ENTRY_H
 #define LX_ADMISSION_ENTRY_H
@@ -20,8 +21,8 @@
 #define LX_LANES   5u
 /*
  * Lists per class: one a lane, and one for interactive mutating jobs with a deadline. Their urgency
- * does not follow arrival order, so keeping them apart leaves the head of the plain mutating list as the
- * oldest job without a deadline: the only one whose age has to be looked at.
+ * does not follow arrival order, so keeping them apart leaves the head of the plain mutating list
+ * as the oldest job without a deadline: the only one whose age has to be looked at.
  */
 #define LX_LISTS               (LX_LANES + 1u)
 #define LX_LIST_MUTATING_TIMED LX_LANES
@@ -35,7 +36,8 @@ enum lx_job_state {
     LX_JOB_OVER,       /* ended, or answered without running */
 };
 
-/* Bits of lx_job_entry.flags; set by the submitter before the job is pushed, constant from then on. */
+/* Bits of lx_job_entry.flags; set by the submitter before the job is pushed, constant from then on.
+ */
 enum {
     LX_JOB_FLAG_CONFIGURE = 1u << 0,   /* counted by the diagnosis of stuck writers */
     LX_JOB_FLAG_CANCELLED = 1u << 1,   /* its token was cancelled before it was submitted */
@@ -60,8 +62,8 @@ struct lx_job_entry {
             struct lx_job_entry *prev; /* in a list of its actor */
             uint64_t arrival;          /* order over all lanes, classes and actors */
         };
-        /* From dispatch on the turn does not need these, and the runtime keeps the response here; for
-         * a backpressure answer: depth and cap. */
+        /* From dispatch on the turn does not need these, and the runtime keeps the response here;
+         * for a backpressure answer: depth and cap. */
         uint64_t response[2];
     };
     struct lx_actor_entry *actor;
@@ -117,6 +119,8 @@ struct lx_actor_entry {
 
     struct lx_timer timer; /* the next moment at which time alone could change what may start */
     struct lx_actor_entry *detached_next;
+    /* Queued interactive writers: for lanex_writer_waiting, which workers may ask at any time. */
+    _Atomic uint32_t writers_queued;
 };
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The queue of an actor: one list a lane and class, an arrival number a job. The oldest of several lanes
- * is the least of their heads, so no second list is needed and a cancelled job leaves no trace.
+ * The queue of an actor: one list a lane and class, an arrival number a job. The oldest of several
+ * lanes is the least of their heads, so no second list is needed and a cancelled job leaves no
+ * trace.
  */
 #include "admission/admission.h"
 #include "sync/assert.h"
@@ -37,7 +38,8 @@ struct lx_job_entry *lx_queue_oldest(const struct lx_actor_entry *actor, unsigne
     return oldest;
 }
 
-/* A writer is urgent once r <= max(a, P): age a, time r to the deadline d, promotion age P, queued at q. */
+/* A writer is urgent once r <= max(a, P): age a, time r to the deadline d, promotion age P, queued
+ * at q. */
 static uint64_t urgent_at(uint64_t queued_ns, uint64_t deadline_ns, uint64_t promotion_ns)
 {
     uint64_t halfway = queued_ns + (deadline_ns - queued_ns + 1) / 2;
@@ -74,6 +76,17 @@ static void disarm_job_timer(struct lx_admission *adm, struct lx_job_entry *job)
     lx_timer_disarm(&adm->timers, &extra->timer);
 }
 
+/* Only the turn writes it, so that a load and a store are enough. */
+static void count_writer(const struct lx_job_entry *job, int difference)
+{
+    _Atomic uint32_t *count = &job->actor->writers_queued;
+
+    if (job->lane == LANEX_LANE_MUTATING && job->job_class == LANEX_CLASS_INTERACTIVE)
+        atomic_store_explicit(
+            count, atomic_load_explicit(count, memory_order_relaxed) + (uint32_t)difference,
+            memory_order_relaxed);
+}
+
 void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
 {
     struct lx_actor_entry *actor = job->actor;
@@ -97,6 +110,7 @@ void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
     }
     if (job->cost > actor->largest_cost)
         actor->largest_cost = job->cost;
+    count_writer(job, 1);
     actor->queued[job->job_class]++;
     adm->queued[job->job_class]++;
     atomic_store_explicit(&job->state, LX_JOB_QUEUED, memory_order_relaxed);
@@ -116,7 +130,8 @@ static void unlink_job(struct lx_job_entry **head, struct lx_job_entry *job)
     job->next = NULL;
 }
 
-/* Walks the actor's maintenance in arrival order: cursors start as the heads, `*at` is the next one. */
+/* Walks the actor's maintenance in arrival order: cursors start as the heads, `*at` is the next
+ * one. */
 struct arrival_walk {
     struct lx_job_entry *at[LX_LISTS];
 };
@@ -171,6 +186,7 @@ static void leave_lists(struct lx_admission *adm, struct lx_job_entry *job)
     struct lx_actor_entry *actor = job->actor;
 
     disarm_job_timer(adm, job);
+    count_writer(job, -1);
     unlink_job(&actor->lists[job->job_class][lx_list_of(job)], job);
     if (job->job_class == LANEX_CLASS_MAINTENANCE && job->coalesce_key != LANEX_COALESCE_NONE)
         forget_key(actor, job);
