@@ -37,7 +37,6 @@ typedef struct lanex_counters {
     uint64_t panicked;
     uint64_t non_runnable_dispatches; /* must stay 0 */
     int64_t phantom_workers;          /* in flight minus owned: must read 0 at rest */
-    int64_t phantom_heavy_permits;    /* likewise */
     uint64_t actors;                  /* registered */
     uint64_t turns;                   /* scheduler turns run */
     uint64_t turns_by_scheduler;      /* of these, by lanex-sched */

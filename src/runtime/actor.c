@@ -1,0 +1,358 @@
+/*
+ * Actors and their registry: keys to actors. The table is uthash's, behind an epoch lock:
+ * submissions by key read it, registering and removing write it. The lock is held over the request
+ * to the turn, so that the table and the rotation change in the same order; the turn itself never
+ * takes it.
+ */
+#include "runtime/actor.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/executor.h"
+#include "sync/assert.h"
+#include "sync/epoch.h"
+#include "sync/seams.h"
+
+#define uthash_malloc(size)       lx_allocate(size)
+#define uthash_free(memory, size) lx_release(memory)
+#define HASH_NONFATAL_OOM         1
+static _Thread_local bool hash_oom;
+#define uthash_nonfatal_oom(element) (hash_oom = true)
+#include <uthash.h>
+
+struct registered {
+    lanex_actor *actor;
+    UT_hash_handle hh;
+};
+
+struct lx_registry {
+    lanex_epoch epoch;
+    struct registered *table;
+};
+
+int lx_registry_create(struct lx_registry **ret_registry)
+{
+    struct lx_registry *registry = lx_allocate_zeroed(sizeof *registry);
+
+    if (registry == NULL)
+        return -ENOMEM;
+    lanex_epoch_init(&registry->epoch);
+    *ret_registry = registry;
+    return 0;
+}
+
+static struct registered *find(struct lx_registry *registry, const void *key, size_t key_length)
+{
+    struct registered *found = NULL;
+
+    HASH_FIND(hh, registry->table, key, key_length, found);
+    return found;
+}
+
+static int check_key(const void *key, size_t key_length)
+{
+    return key == NULL || key_length == 0 || key_length > LANEX_KEY_MAX ? -EINVAL : 0;
+}
+
+/* ---- life of the memory ---- */
+
+void lx_actor_free(struct lanex_actor *actor)
+{
+    struct lanex_executor *ex = actor->executor;
+
+    if (actor->context_release != NULL)
+        actor->context_release(actor->context);
+    lx_release(actor);
+    lx_executor_drop_memory(ex);
+}
+
+void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor)
+{
+    if (!actor->is_unused || !lx_actor_entry_idle(&actor->entry) || actor->entry.built != NULL ||
+        (actor->entry.flags & LX_ACTOR_DETACHED) != 0)
+        return;
+    actor->is_unused = false;
+    actor->gone_next = ex->gone;
+    ex->gone = actor;
+}
+
+lanex_actor *lanex_actor_ref(lanex_actor *actor)
+{
+    atomic_fetch_add_explicit(&actor->refs, 1, memory_order_relaxed);
+    return actor;
+}
+
+void lanex_actor_unref(lanex_actor *actor)
+{
+    struct lanex_executor *ex;
+
+    if (actor == NULL || lx_executor_forked(actor->executor))
+        return;
+    /* acq_rel: the last one sees what the others did through their handles. */
+    if (atomic_fetch_sub_explicit(&actor->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    ex = actor->executor;
+    if (lx_inbox_push(&ex->inbox, &actor->unused, LX_EVENT_ACTOR_UNUSED))
+        lx_seat_notify(ex);
+    else
+        lx_actor_free(actor); /* the executor has ended: nobody else knows the actor */
+}
+
+/* ---- registering and removing ---- */
+
+static void apply_register(struct lanex_executor *ex, struct lx_request *request)
+{
+    struct lx_admission *adm = &ex->admission;
+    uint32_t wanted;
+
+    if (request->space != NULL && lx_admission_wants_space(adm, &wanted) &&
+        request->space->capacity > adm->space.capacity)
+        lx_admission_adopt_space(adm, request->space);
+    if (lx_admission_wants_space(adm, &wanted)) {
+        request->number = wanted;
+        request->result = -EAGAIN;
+        return;
+    }
+    request->result = lx_admission_register(adm, &request->actor->entry);
+}
+
+/* Puts the actor into the rotation, with room for it made outside the turn. */
+static int enter_rotation(struct lanex_executor *ex, lanex_actor *actor)
+{
+    struct lx_actor_space space = {.capacity = 0};
+    int rc;
+
+    for (;;) {
+        struct lx_request request = {
+            .apply = apply_register,
+            .actor = actor,
+            .space = space.capacity > 0 ? &space : NULL,
+        };
+        rc = lx_seat_request(ex, &request);
+        lx_actor_space_destroy(&space); /* what was not taken, or what it replaced */
+        if (rc != -EAGAIN)
+            return rc == -ENOSPC ? -ENOMEM : rc;
+        rc = lx_actor_space_create(&space, (uint32_t)request.number);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int check_actor_options(const lanex_actor_options *options)
+{
+    if (options == NULL)
+        return 0;
+    return options->size != sizeof *options || options->weight > LANEX_WEIGHT_MAX ||
+                   options->reserved != 0
+               ? -EINVAL
+               : 0;
+}
+
+static lanex_actor *make_actor(lanex_executor *ex, const void *key, size_t key_length,
+                               const lanex_actor_options *options)
+{
+    lanex_actor *actor = lx_allocate_zeroed(sizeof *actor + key_length);
+
+    if (actor == NULL)
+        return NULL;
+    lx_actor_entry_init(&actor->entry,
+                        options != NULL && options->weight != 0 ? options->weight : 1);
+    lanex_epoch_init(&actor->epoch);
+    actor->executor = ex;
+    if (options != NULL) {
+        actor->context = options->context;
+        actor->context_retain = options->context_retain;
+        actor->context_release = options->context_release;
+    }
+    atomic_init(&actor->refs, 1);
+    actor->key_length = (uint32_t)key_length;
+    memcpy(actor->key, key, key_length);
+    return actor;
+}
+
+/* Under the registry's write lock. 0 or -errno; the actor then is the table's. */
+static int insert(lanex_executor *ex, lanex_actor *actor)
+{
+    struct registered *entry = lx_allocate_zeroed(sizeof *entry);
+    int rc;
+
+    if (entry == NULL)
+        return -ENOMEM;
+    entry->actor = actor;
+    hash_oom = false;
+    HASH_ADD_KEYPTR(hh, ex->registry->table, actor->key, actor->key_length, entry);
+    if (hash_oom) {
+        lx_release(entry);
+        return -ENOMEM;
+    }
+    rc = enter_rotation(ex, actor);
+    if (rc < 0) {
+        HASH_DEL(ex->registry->table, entry);
+        lx_release(entry);
+    }
+    return rc;
+}
+
+int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_length,
+                         const lanex_actor_options *options, lanex_actor **ret_actor)
+{
+    struct registered *found;
+    lanex_actor *actor;
+    int rc = lx_executor_check(executor);
+
+    if (rc == 0)
+        rc = check_key(key, key_length);
+    if (rc == 0)
+        rc = check_actor_options(options);
+    if (rc < 0)
+        return rc;
+    lx_epoch_write_acquire(&executor->registry->epoch);
+    found = find(executor->registry, key, key_length);
+    if (found != NULL) {
+        actor = found->actor;
+        rc = 0;
+    } else if ((actor = make_actor(executor, key, key_length, options)) == NULL) {
+        rc = -ENOMEM;
+    } else {
+        rc = insert(executor, actor);
+        if (rc < 0) {
+            lx_release(actor);
+        } else {
+            lx_executor_hold_memory(executor);
+            rc = 1;
+        }
+    }
+    if (rc >= 0 && ret_actor != NULL)
+        *ret_actor = lanex_actor_ref(actor);
+    lx_epoch_write_release(&executor->registry->epoch);
+    return rc;
+}
+
+int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_length,
+                       lanex_actor **ret_actor)
+{
+    struct registered *found;
+    int rc = lx_executor_check(executor);
+
+    if (rc == 0)
+        rc = ret_actor == NULL ? -EINVAL : check_key(key, key_length);
+    if (rc < 0)
+        return rc;
+    lx_epoch_read_acquire(&executor->registry->epoch);
+    found = find(executor->registry, key, key_length);
+    if (found != NULL)
+        *ret_actor = lanex_actor_ref(found->actor);
+    lx_epoch_read_release(&executor->registry->epoch);
+    return found != NULL ? 0 : -ENOENT;
+}
+
+static void apply_remove(struct lanex_executor *ex, struct lx_request *request)
+{
+    lx_admission_remove(&ex->admission, &request->actor->entry);
+    request->result = 0;
+}
+
+static void apply_retire(struct lanex_executor *ex, struct lx_request *request)
+{
+    struct lx_actor_entry *entry = &request->actor->entry;
+
+    if (!lx_actor_entry_idle(entry) || entry->built != NULL ||
+        (entry->flags & LX_ACTOR_DETACHED) != 0) {
+        request->result = -EBUSY;
+        return;
+    }
+    lx_admission_remove(&ex->admission, entry);
+    request->result = 0;
+}
+
+static int take_out(lanex_executor *executor, const void *key, size_t key_length,
+                    void (*apply)(struct lanex_executor *, struct lx_request *))
+{
+    struct lx_request request = {.apply = apply};
+    struct registered *found;
+    int rc = lx_executor_check(executor);
+
+    if (rc == 0)
+        rc = check_key(key, key_length);
+    if (rc < 0)
+        return rc;
+    lx_epoch_write_acquire(&executor->registry->epoch);
+    found = find(executor->registry, key, key_length);
+    if (found == NULL) {
+        rc = -ENOENT;
+    } else {
+        request.actor = found->actor;
+        rc = lx_seat_request(executor, &request);
+        if (rc == 0)
+            HASH_DEL(executor->registry->table, found);
+    }
+    lx_epoch_write_release(&executor->registry->epoch);
+    if (rc == 0) {
+        lx_release(found);
+        lanex_actor_unref(request.actor); /* the registry's */
+    }
+    return rc;
+}
+
+int lanex_actor_remove(lanex_executor *executor, const void *key, size_t key_length)
+{
+    return take_out(executor, key, key_length, apply_remove);
+}
+
+int lanex_actor_retire(lanex_executor *executor, const void *key, size_t key_length)
+{
+    return take_out(executor, key, key_length, apply_retire);
+}
+
+static void apply_cancel_maintenance(struct lanex_executor *ex, struct lx_request *request)
+{
+    request->result = (int)lx_admission_cancel_maintenance(&ex->admission, &request->actor->entry);
+}
+
+int lanex_actor_cancel_queued_maintenance(lanex_executor *executor, const void *key,
+                                          size_t key_length)
+{
+    struct lx_request request = {.apply = apply_cancel_maintenance};
+    int rc = lanex_actor_lookup(executor, key, key_length, &request.actor);
+
+    if (rc < 0)
+        return rc;
+    rc = lx_seat_request(executor, &request);
+    lanex_actor_unref(request.actor);
+    return rc;
+}
+
+void lx_registry_destroy(struct lx_registry *registry)
+{
+    struct registered *entry, *next;
+
+    if (registry == NULL)
+        return;
+    HASH_ITER(hh, registry->table, entry, next)
+    {
+        lanex_actor *actor = entry->actor;
+        HASH_DEL(registry->table, entry);
+        lx_release(entry);
+        lanex_actor_unref(actor);
+    }
+    lx_release(registry);
+}
+
+/* ---- what a handle tells ---- */
+
+const void *lanex_actor_key(const lanex_actor *actor, size_t *ret_length)
+{
+    *ret_length = actor->key_length;
+    return actor->key;
+}
+
+void *lanex_actor_context(const lanex_actor *actor)
+{
+    return actor->context;
+}
+
+lanex_epoch *lanex_actor_epoch(lanex_actor *actor)
+{
+    return &actor->epoch;
+}

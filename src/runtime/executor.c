@@ -1,0 +1,429 @@
+/*
+ * An executor's life: create, references, drain, destroy.
+ */
+#include "runtime/executor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "admission/config.h"
+#include "runtime/actor.h"
+#include "runtime/contain.h"
+#include "runtime/text.h"
+#include "sync/assert.h"
+#include "sync/futex.h"
+#include "sync/seams.h"
+
+#define LX_DRAIN_POLL_NS                                                                           \
+    UINT64_C(100000) /* drain looks this often for the last deliveries of workers */
+
+#define STRING(x)  #x
+#define VERSION(x) STRING(x)
+
+const char *lanex_version(void)
+{
+    return VERSION(LANEX_VERSION_MAJOR) "." VERSION(LANEX_VERSION_MINOR) "." VERSION(
+        LANEX_VERSION_PATCH);
+}
+
+/* ---- references ---- */
+
+bool lx_executor_forked(const struct lanex_executor *ex)
+{
+    return lx_fork_guard_is_child(&ex->fork_guard);
+}
+
+int lx_executor_check(const struct lanex_executor *ex)
+{
+    if (ex == NULL)
+        return -EINVAL;
+    if (LX_UNLIKELY(lx_executor_forked(ex)))
+        return -ECHILD;
+    if (LX_UNLIKELY(atomic_load_explicit(&ex->life, memory_order_relaxed) != LX_LIFE_RUNNING))
+        return -ESHUTDOWN;
+    return 0;
+}
+
+void lx_executor_hold_memory(struct lanex_executor *ex)
+{
+    atomic_fetch_add_explicit(&ex->memory, 1, memory_order_relaxed);
+}
+
+static void free_executor(struct lanex_executor *ex)
+{
+    lx_slab_fini(&ex->jobs);
+    lx_slab_fini(&ex->texts);
+    lx_slab_fini(&ex->extras);
+    lx_deferred_list_destroy(ex);
+    lx_run_queue_fini(&ex->run_queue);
+    lx_actor_space_destroy(&ex->admission.space);
+    lx_release((void *)ex->running_jobs);
+    lx_release(ex->workers);
+    lx_fork_guard_destroy(&ex->fork_guard);
+    lx_release(ex);
+}
+
+void lx_executor_drop_memory(struct lanex_executor *ex)
+{
+    if (atomic_fetch_sub_explicit(&ex->memory, 1, memory_order_acq_rel) == 1)
+        free_executor(ex);
+}
+
+void lx_executor_orphan_gone(struct lanex_executor *ex)
+{
+    if (atomic_fetch_sub_explicit(&ex->orphans, 1, memory_order_acq_rel) == 1)
+        lx_executor_drop_memory(ex);
+}
+
+/*
+ * Marks every job that somebody outside still holds (a ticket, a completion in a port): the memory
+ * goes when the last of them is given back. Nothing of the executor's own holds jobs any more.
+ */
+static void adopt_orphans(struct lanex_executor *ex)
+{
+    uint32_t limit = lx_slab_limit(&ex->jobs);
+
+    atomic_store_explicit(&ex->orphans, 1, memory_order_relaxed);
+    lx_executor_hold_memory(ex);
+    for (uint32_t index = 0; index < limit; index++) {
+        struct lanex_job *job = lx_slab_at(&ex->jobs, index);
+        uint32_t word;
+
+        if (job == NULL)
+            continue;
+        word = atomic_load_explicit(&job->entry.word, memory_order_relaxed);
+        while ((word & LX_WORD_HOLDS) != 0) {
+            /* Counted before the mark can be seen, so that the count cannot reach 0 early. */
+            atomic_fetch_add_explicit(&ex->orphans, 1, memory_order_relaxed);
+            if (atomic_compare_exchange_strong_explicit(&job->entry.word, &word,
+                                                        word | LX_WORD_ORPHAN, memory_order_acq_rel,
+                                                        memory_order_relaxed))
+                break;
+            atomic_fetch_sub_explicit(&ex->orphans, 1, memory_order_relaxed);
+        }
+    }
+    lx_executor_orphan_gone(ex);
+}
+
+/* ---- create ---- */
+
+int lanex_config_resolve(const lanex_executor_options *options, uint32_t usable_cpus,
+                         lanex_config *ret_config)
+{
+    lanex_config config;
+    int rc;
+
+    if (options == NULL || ret_config == NULL || ret_config->size != sizeof *ret_config)
+        return -EINVAL;
+    rc = lx_config_resolve(options, usable_cpus != 0 ? usable_cpus : lanex_usable_cpus(), &config);
+    if (rc == 0)
+        *ret_config = config;
+    return rc;
+}
+
+static int make_memory(struct lanex_executor *ex)
+{
+    uint32_t pool = ex->config.pool_size;
+    int rc = lx_fork_guard_create(&ex->fork_guard);
+
+    if (rc == 0)
+        rc = lx_slab_init(&ex->jobs, sizeof(struct lanex_job));
+    if (rc == 0)
+        rc = lx_slab_init(&ex->texts, LX_TEXT_SMALL);
+    if (rc == 0)
+        rc = lx_slab_init(&ex->extras, (sizeof(struct lx_job_extra) + 15) / 16 * 16);
+    if (rc == 0)
+        rc = lx_run_queue_init(&ex->run_queue, pool);
+    if (rc == 0)
+        rc = lx_deferred_list_create(ex);
+    if (rc == 0)
+        rc = lx_registry_create(&ex->registry);
+    if (rc < 0)
+        return rc;
+    ex->running_jobs = lx_allocate_zeroed(pool * sizeof(struct lx_job_entry *));
+    ex->workers = lx_allocate_zeroed(pool * sizeof *ex->workers);
+    if (ex->running_jobs == NULL || ex->workers == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < pool; i++) {
+        ex->workers[i].executor = ex;
+        ex->workers[i].index = i;
+    }
+    lx_admission_init(&ex->admission, &ex->config, ex->running_jobs);
+    return 0;
+}
+
+static void close_doors(struct lanex_executor *ex, uint32_t workers, bool scheduler, bool reaper)
+{
+    for (uint32_t i = 0; i < workers; i++)
+        lx_door_fini(&ex->workers[i].door);
+    if (scheduler)
+        lx_door_fini(&ex->scheduler_door);
+    if (reaper)
+        lx_door_fini(&ex->reaper_door);
+}
+
+static int open_doors(struct lanex_executor *ex)
+{
+    uint32_t i;
+    int rc = lx_door_init(&ex->scheduler_door, &ex->backend);
+
+    if (rc < 0)
+        return rc;
+    rc = lx_door_init(&ex->reaper_door, &ex->backend);
+    if (rc < 0) {
+        close_doors(ex, 0, true, false);
+        return rc;
+    }
+    for (i = 0; i < ex->config.pool_size; i++) {
+        rc = lx_door_init(&ex->workers[i].door, &ex->backend);
+        if (rc < 0) {
+            close_doors(ex, i, true, true);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static enum lx_backend_want backend_wanted(const lanex_config *config)
+{
+    switch (config->backend) {
+    case LANEX_BACKEND_RING:
+        return LX_BACKEND_FORCE_RING;
+    case LANEX_BACKEND_POLL:
+        return LX_BACKEND_FORCE_POLL;
+    default:
+        return LX_BACKEND_AUTO;
+    }
+}
+
+static int start(struct lanex_executor *ex)
+{
+    int rc = lx_backend_probe(backend_wanted(&ex->config), &ex->backend);
+
+    if (rc < 0)
+        return rc;
+    ex->config.backend =
+        ex->backend.kind == LX_BACKEND_RING ? LANEX_BACKEND_RING : LANEX_BACKEND_POLL;
+    ex->admission.config.backend = ex->config.backend;
+    snprintf(ex->backend_text, sizeof ex->backend_text, "%s%s%s",
+             ex->backend.kind == LX_BACKEND_RING ? "io_uring" : "eventfd and poll",
+             ex->backend.why[0] != '\0' ? ": " : "", ex->backend.why);
+    rc = open_doors(ex);
+    if (rc < 0)
+        return rc;
+    rc = lx_contain_acquire(&ex->config);
+    if (rc == 0) {
+        rc = lx_threads_start(ex);
+        if (rc < 0)
+            lx_contain_release(&ex->config);
+    }
+    if (rc < 0)
+        close_doors(ex, ex->config.pool_size, true, true);
+    return rc;
+}
+
+int lanex_executor_create(const lanex_executor_options *options, lanex_executor **ret_executor)
+{
+    const lanex_executor_options defaults = {.size = sizeof defaults};
+    struct lanex_executor *ex;
+    lanex_config config;
+    int rc;
+
+    if (ret_executor == NULL)
+        return -EINVAL;
+    if (options == NULL)
+        options = &defaults;
+    rc = lx_config_resolve(options, lanex_usable_cpus(), &config);
+    if (rc < 0)
+        return rc;
+    ex = lx_allocate_zeroed(sizeof *ex);
+    if (ex == NULL)
+        return -ENOMEM;
+    ex->config = config;
+    atomic_init(&ex->refs, 1);
+    atomic_init(&ex->memory, 1);
+    atomic_init(&ex->timer_ns, LANEX_TIME_NEVER);
+    ex->quiet = true;
+    atomic_init(&ex->published.idle_workers, config.pool_size);
+    atomic_init(&ex->published.free_permits, config.heavy_permits);
+    rc = make_memory(ex);
+    if (rc == 0)
+        rc = start(ex);
+    if (rc < 0) {
+        lx_registry_destroy(ex->registry);
+        free_executor(ex);
+        return rc;
+    }
+    *ret_executor = ex;
+    return 0;
+}
+
+/* ---- drain and destroy ---- */
+
+static void apply_drain(struct lanex_executor *ex, struct lx_request *request)
+{
+    lx_admission_drain(&ex->admission);
+    request->result = 0;
+}
+
+static void apply_close(struct lanex_executor *ex, struct lx_request *request)
+{
+    lx_admission_close(&ex->admission);
+    request->result = 0;
+}
+
+/* The ends of all jobs were seen; their deliveries may still be running on the workers. */
+static void wait_deliveries(struct lanex_executor *ex)
+{
+    static _Atomic uint32_t never;
+
+    for (uint32_t i = 0; i < ex->config.pool_size; i++) {
+        /* acquire: partner is the release in next_job (worker.c). A callback is short by contract.
+         */
+        while (atomic_load_explicit(&ex->workers[i].busy, memory_order_acquire) != 0)
+            lx_futex_wait(&never, 0, lx_now_ns() + LX_DRAIN_POLL_NS);
+    }
+    lx_reaper_flush(ex);
+}
+
+static bool on_own_thread(const struct lanex_executor *ex)
+{
+    return lx_self.executor == ex;
+}
+
+int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *ret_left)
+{
+    struct lx_request request = {.apply = apply_drain};
+    uint64_t deadline = LANEX_TIME_NEVER;
+    int rc = lx_executor_check(executor);
+
+    if (rc < 0)
+        return rc;
+    if (on_own_thread(executor))
+        return -EDEADLK;
+    if (timeout_ns != LANEX_TIME_NEVER) {
+        uint64_t now = lx_now_ns();
+        deadline = timeout_ns < LANEX_TIME_NEVER - now ? now + timeout_ns : LANEX_TIME_NEVER;
+    }
+    rc = lx_seat_request(executor, &request);
+    if (rc == 0)
+        rc = lx_seat_wait_quiet(executor, deadline);
+    if (rc == 0) {
+        wait_deliveries(executor);
+    } else if (rc == -ETIMEDOUT && ret_left != NULL) {
+        const struct lx_published *in = &executor->published;
+        *ret_left = atomic_load(&in->queued[0]) + atomic_load(&in->queued[1]) +
+                    atomic_load(&in->running[0]) + atomic_load(&in->running[1]);
+    }
+    return rc;
+}
+
+static void shut_down(struct lanex_executor *ex)
+{
+    struct lx_request request = {.apply = apply_close};
+    int rc = lx_seat_request(ex, &request);
+
+    LX_ASSERT(rc == 0); /* the inbox is closed only below */
+    rc = lx_seat_wait_quiet(ex, LANEX_TIME_NEVER);
+    LX_ASSERT(rc == 0);
+    lx_threads_stop_workers(ex);
+    lx_deferred_shutdown(ex);
+    lx_seat_close(ex);
+    lx_threads_stop_reaper(ex);
+    lx_contain_release(&ex->config);
+    close_doors(ex, ex->config.pool_size, true, true);
+    lx_registry_destroy(ex->registry);
+    ex->registry = NULL;
+    adopt_orphans(ex);
+    /* release: partner is the acquire in wait_stopped. */
+    atomic_store_explicit(&ex->life, LX_LIFE_STOPPED, memory_order_release);
+    lx_futex_wake(&ex->life, LX_FUTEX_ALL);
+}
+
+static void wait_stopped(struct lanex_executor *ex)
+{
+    uint32_t life;
+
+    while ((life = atomic_load_explicit(&ex->life, memory_order_acquire)) != LX_LIFE_STOPPED)
+        lx_futex_wait(&ex->life, life, LANEX_TIME_NEVER);
+}
+
+/* Whoever begins it ends it; others wait. */
+static void stop(struct lanex_executor *ex)
+{
+    uint32_t running = LX_LIFE_RUNNING;
+
+    if (atomic_compare_exchange_strong_explicit(&ex->life, &running, LX_LIFE_STOPPING,
+                                                memory_order_acq_rel, memory_order_relaxed))
+        shut_down(ex);
+    else
+        wait_stopped(ex);
+}
+
+lanex_executor *lanex_executor_ref(lanex_executor *executor)
+{
+    if (executor != NULL)
+        atomic_fetch_add_explicit(&executor->refs, 1, memory_order_relaxed);
+    return executor;
+}
+
+static void *stop_and_drop(void *executor)
+{
+    stop(executor);
+    lx_executor_drop_memory(executor);
+    return NULL;
+}
+
+/* The last reference was dropped inside one of its own threads, which cannot join itself. */
+static void stop_from_inside(struct lanex_executor *ex)
+{
+    pthread_t thread;
+
+    if (lx_seams.thread_start(&thread, stop_and_drop, ex) == 0)
+        pthread_detach(thread);
+    else
+        /* No thread to be had: it goes on refusing work and its memory stays, which is better than
+         * a hang. */
+        atomic_store_explicit(&ex->life, LX_LIFE_STOPPING, memory_order_relaxed);
+}
+
+void lanex_executor_unref(lanex_executor *executor)
+{
+    if (executor == NULL || lx_executor_forked(executor) ||
+        atomic_fetch_sub_explicit(&executor->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (on_own_thread(executor)) {
+        stop_from_inside(executor);
+        return;
+    }
+    stop_and_drop(executor);
+}
+
+int lanex_executor_destroy(lanex_executor *executor)
+{
+    if (executor == NULL)
+        return 0;
+    if (lx_executor_forked(executor))
+        return -ECHILD;
+    if (on_own_thread(executor))
+        return -EDEADLK;
+    stop(executor);
+    lanex_executor_unref(executor);
+    return 0;
+}
+
+/* ---- what it tells ---- */
+
+int lanex_executor_config(const lanex_executor *executor, lanex_config *ret_config)
+{
+    if (executor == NULL || ret_config == NULL || ret_config->size != sizeof *ret_config)
+        return -EINVAL;
+    *ret_config = executor->config;
+    return 0;
+}
+
+const char *lanex_executor_backend_text(const lanex_executor *executor)
+{
+    return executor->backend_text;
+}

@@ -1,0 +1,266 @@
+/*
+ * The executor inside. One way through it, for a job:
+ *
+ *   submit.c -> sync/inbox.h -> seat.c (a turn: admission/) -> run_queue.h -> worker.c -> gate and
+ * body
+ *   -> delivery.c -> inbox again, as ended
+ */
+#ifndef LX_RUNTIME_EXECUTOR_H
+#define LX_RUNTIME_EXECUTOR_H
+
+#include <lanex/lanex.h>
+
+#include <pthread.h>
+#include <setjmp.h>
+
+#include "admission/admission.h"
+#include "ring/door.h"
+#include "runtime/fork_guard.h"
+#include "runtime/job.h"
+#include "runtime/run_queue.h"
+#include "sync/inbox.h"
+#include "sync/slab.h"
+
+#define LX_LINE 64u /* bytes of a cache line: what different threads write lies on different ones  \
+                     */
+#define LX_PANIC_TEXT 512u /* bytes kept of a panic's text, with the NUL */
+
+/* What the calling thread is to lanex; zero on threads that are not ours. */
+enum lx_thread_role { LX_ROLE_NONE, LX_ROLE_WORKER, LX_ROLE_SCHEDULER, LX_ROLE_REAPER };
+
+/* Where a worker is with its job: what a panic has to undo. */
+enum lx_job_phase {
+    LX_PHASE_NONE,     /* not in a body: a panic aborts the process */
+    LX_PHASE_BODY,     /* in run() or install() */
+    LX_PHASE_CLEANUPS, /* a panic is running clean-ups */
+};
+
+struct lx_worker {
+    struct lanex_executor *executor;
+    uint32_t index;
+    bool started;
+    pthread_t thread;
+    struct lx_door door;
+
+    /* The job at hand; written by the worker alone. */
+    struct lanex_job *job;
+    enum lx_job_phase phase;
+    bool installing;
+    struct lanex_deferred *deferred; /* the body has taken its completion as a handle */
+    lanex_cleanup *cleanups;
+    void *signal_stack;    /* for contained signals; NULL without */
+    sigjmp_buf panic_exit; /* set once, at the top of the worker's loop */
+    char panic_text[LX_PANIC_TEXT];
+
+    /* 1 from before a job is taken until its completion was delivered; read by drain. */
+    _Atomic uint32_t busy;
+    char pad[LX_LINE];
+};
+
+/* A request to the turn: made on the caller's stack, applied in the seat, answered through `done`.
+ */
+struct lx_request {
+    struct lx_inbox_node node; /* first: LX_EVENT_REQUEST */
+    /* Runs in the seat. */
+    void (*apply)(struct lanex_executor *ex, struct lx_request *request);
+    struct lanex_actor *actor;
+    struct lx_actor_space *space;
+    uint64_t number;
+    int result;
+    /* 0: pending; 1: pending, the caller sleeps; 2: applied. */
+    _Atomic uint32_t done;
+};
+
+/* The executor's life. Only grows. */
+enum lx_life {
+    LX_LIFE_RUNNING,
+    LX_LIFE_STOPPING, /* destroy has begun: calls give -ESHUTDOWN */
+    LX_LIFE_STOPPED,  /* threads are joined, descriptors closed; memory stays for references */
+};
+
+/* What liveness shows: each word written by the turn, relaxed, read by anybody. */
+struct lx_published {
+    _Atomic uint64_t queued[LX_CLASSES];
+    _Atomic uint64_t running[LX_CLASSES];
+    _Atomic uint64_t completed[LX_CLASSES];
+    _Atomic uint64_t refused[LX_CLASSES];
+    _Atomic uint64_t panicked;
+    _Atomic uint64_t non_runnable;
+    _Atomic uint64_t idle_workers;
+    _Atomic uint64_t free_permits;
+    _Atomic uint64_t actors;
+    _Atomic uint64_t turns;
+    _Atomic uint64_t turns_by_scheduler;
+};
+
+struct lx_registry; /* actor.c: keys to actors */
+struct lx_deferred_list;
+
+struct lanex_executor {
+    /* Constant after create. */
+    lanex_config config;
+    struct lx_backend backend;
+    struct lx_worker *workers;
+    struct lx_fork_guard fork_guard;
+    char backend_text[LX_BACKEND_WHY_SIZE + 64];
+
+    char pad_inbox[LX_LINE];
+    /* Written by everybody who has an event. */
+    struct lx_inbox inbox;
+
+    char pad_seat[LX_LINE];
+    /*
+     * The seat: 0 free, 1 taken. Whoever changes it from 0 to 1 owns everything down to `published`
+     * until they store 0. See seat.c for the protocol.
+     */
+    _Atomic uint32_t seat;
+
+    char pad_turn[LX_LINE];
+    /* Owned by the seat's holder. */
+    struct lx_admission admission;
+    uintptr_t pending,
+        pending_last;         /* events taken from the inbox and not handled yet: tagged links */
+    struct lanex_actor *gone; /* unused and idle: handed to the reaper at the end of the turn */
+    bool quiet;               /* nothing queued, in flight, or waiting to be answered */
+    /* 1: a turn left events or due work behind although the inbox may be empty. */
+    _Atomic uint32_t leftover;
+
+    char pad_published[LX_LINE];
+    struct lx_published published;
+
+    char pad_queue[LX_LINE];
+    struct lx_run_queue run_queue;
+
+    /* lanex-sched. */
+    struct lx_door scheduler_door;
+    pthread_t scheduler_thread;
+    bool scheduler_started;
+    char pad_told[LX_LINE];
+    _Atomic uint32_t scheduler_told; /* 1: it was rung and has not looked yet */
+    _Atomic uint64_t timer_ns;       /* when a turn is due by time alone; written by turns */
+    _Atomic uint64_t armed_ns;       /* until when lanex-sched sleeps; 0 while it is awake */
+
+    /* lanex-reap. */
+    char pad_reaper[LX_LINE];
+    struct lx_inbox reaper_inbox; /* links: enum lx_reap_kind */
+    _Atomic uint32_t reaper_told;
+    struct lx_door reaper_door;
+    pthread_t reaper_thread;
+    bool reaper_started;
+
+    /* Sleepers in drain and destroy. */
+    _Atomic uint32_t quiet_word; /* grows whenever a turn ends quiet after not being so */
+
+    struct lx_slab jobs;
+    struct lx_slab texts;  /* LX_TEXT_SMALL bytes each */
+    struct lx_slab extras; /* struct lx_job_extra */
+
+    struct lx_registry *registry;
+    struct lx_deferred_list *deferred;
+    struct lx_job_entry **running_jobs;
+
+    _Atomic uint32_t life; /* enum lx_life; a futex: destroyers wait for STOPPED */
+    _Atomic uint32_t stop; /* 1: workers and scheduler end when they find nothing to do */
+    _Atomic uint32_t reap_stop;
+    _Atomic uint32_t
+        threads_ready; /* that have made their rings, or failed to; create waits for all */
+    _Atomic int32_t thread_error; /* the first one's -errno */
+    _Atomic uint64_t refs;        /* of users */
+    _Atomic uint64_t memory;      /* 1 for all users, 1 an actor, port or ring, 1 for all orphans */
+    _Atomic uint64_t
+        orphans; /* jobs held outside when it ended, plus 1 while destroy counts them */
+    _Atomic uint64_t foreign_messages; /* ring messages sent by threads without a door */
+};
+
+/* enum of links in the reaper's inbox */
+enum lx_reap_kind {
+    LX_REAP_JOB,   /* a settled job: deliver it, give back both holds */
+    LX_REAP_ACTOR, /* a lanex_actor: release its context and free it */
+    LX_REAP_FLUSH, /* a struct lx_request: everything before it was handled */
+    LX_REAP_POST,  /* a struct lx_post_retry: a ring message that could not be sent yet */
+};
+
+/* The calling thread, if it is one of ours. initial-exec: one load off the thread pointer. */
+struct lx_self {
+    struct lanex_executor *executor;
+    struct lx_worker *worker;
+    struct lx_door *door;
+    enum lx_thread_role role;
+    bool in_callback;
+};
+extern _Thread_local struct lx_self lx_self
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* The calling thread's own door if it belongs to any executor, else NULL: what it sends messages
+ * with. */
+static inline struct lx_door *lx_own_door(void)
+{
+    return lx_self.door;
+}
+
+/* ---- executor.c ---- */
+bool lx_executor_forked(const struct lanex_executor *ex);
+/* 0; -EINVAL for NULL, -ECHILD in a forked child, -ESHUTDOWN once destroy has begun. */
+int lx_executor_check(const struct lanex_executor *ex);
+void lx_executor_hold_memory(struct lanex_executor *ex);
+void lx_executor_drop_memory(struct lanex_executor *ex);
+void lx_executor_orphan_gone(struct lanex_executor *ex);
+
+/* ---- threads.c ---- */
+int lx_threads_start(struct lanex_executor *ex);
+/* First thing that a thread of ours does: 0, or why it cannot work. It goes on to its loop in both
+ * cases. */
+void lx_thread_report(struct lanex_executor *ex, int result);
+void lx_threads_stop_workers(struct lanex_executor *ex);
+void lx_threads_stop_reaper(struct lanex_executor *ex);
+
+/* ---- seat.c ---- */
+
+/* Who runs a turn decides how long it may stay, and whether it takes a job along. */
+enum lx_seat_user { LX_SEAT_SUBMITTER, LX_SEAT_WORKER, LX_SEAT_SCHEDULER };
+/*
+ * Called after a push to the inbox (or by the scheduler, on time): runs turns if the seat is free,
+ * else leaves the event to the holder. A worker gets a job to run next, or NULL.
+ */
+struct lanex_job *lx_seat_visit(struct lanex_executor *ex, enum lx_seat_user user);
+/* An event was pushed: visits the seat, or in scheduler mode rings the scheduler. */
+void lx_seat_notify(struct lanex_executor *ex);
+void lx_scheduler_tell(struct lanex_executor *ex);
+/* Pushes a request and waits until it was applied. -ESHUTDOWN if the inbox is closed. */
+int lx_seat_request(struct lanex_executor *ex, struct lx_request *request);
+/* The two ends of a request's `done`. After the answer the request may be gone. */
+void lx_request_wait(struct lx_request *request);
+void lx_request_answer(struct lx_request *request);
+/* Waits until a turn has seen nothing queued, in flight or to be answered. -ETIMEDOUT, -ESHUTDOWN.
+ */
+int lx_seat_wait_quiet(struct lanex_executor *ex, uint64_t deadline_ns);
+/* Takes the seat for good and closes the inbox: the last turns, run by destroy. */
+void lx_seat_close(struct lanex_executor *ex);
+
+/* ---- worker.c ---- */
+void *lx_worker_main(void *worker);
+void lx_worker_leave_panicked(struct lx_worker *worker) __attribute__((noreturn));
+
+/* ---- reaper.c ---- */
+void *lx_reaper_main(void *executor);
+void lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind);
+void lx_reaper_tell(struct lanex_executor *ex);
+/* Waits until everything pushed before has been handled. */
+void lx_reaper_flush(struct lanex_executor *ex);
+
+/* ---- scheduler.c ---- */
+void *lx_scheduler_main(void *executor);
+
+/* ---- delivery.c ---- */
+/* Delivers a complete response to the job's sink and gives the delivery's hold back. */
+void lx_deliver(struct lanex_job *job);
+
+/* ---- deferred.c ---- */
+int lx_deferred_list_create(struct lanex_executor *ex);
+void lx_deferred_list_destroy(struct lanex_executor *ex);
+/* Answers all outstanding handles `executor_shutdown`. */
+void lx_deferred_shutdown(struct lanex_executor *ex);
+/* The body panicked: the worker answers, the handle becomes inert. */
+bool lx_deferred_disarm(struct lanex_deferred *deferred);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * lanex-reap: answers jobs that never ran, and frees actors, so that neither happens in the seat,
+ * in a submit, or under a lock. In order of arrival.
+ */
+#include "runtime/actor.h"
+#include "runtime/executor.h"
+#include "runtime/ring_sink.h"
+#include "sync/assert.h"
+#include "sync/seams.h"
+
+#define LX_RETRY_FIRST_NS UINT64_C(1000000)   /* after a ring message that could not be sent */
+#define LX_RETRY_MOST_NS  UINT64_C(100000000) /* the pause doubles up to this */
+
+/* Ring messages that wait to be tried again. The reaper's own. */
+struct retries {
+    struct lx_post_retry *first;
+    uint64_t pause_ns;
+};
+
+void lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind)
+{
+    bool open = lx_inbox_push(&ex->reaper_inbox, node, kind);
+    LX_ASSERT(open); /* it is never closed: the thread outlives the seat */
+}
+
+void lx_reaper_tell(struct lanex_executor *ex)
+{
+    /* Partner: the exchange in lx_reaper_main. */
+    if (atomic_exchange_explicit(&ex->reaper_told, 1, memory_order_seq_cst) == 0)
+        lx_door_message(lx_own_door(), &ex->reaper_door);
+}
+
+static void try_post(struct retries *retries, struct lx_post_retry *retry)
+{
+    if (lx_ring_retry(retry))
+        return;
+    retry->next = retries->first;
+    retries->first = retry;
+}
+
+static void try_all(struct retries *retries)
+{
+    struct lx_post_retry *retry = retries->first;
+
+    retries->first = NULL;
+    while (retry != NULL) {
+        struct lx_post_retry *next = retry->next;
+        try_post(retries, retry);
+        retry = next;
+    }
+    retries->pause_ns = retries->pause_ns == 0 ? LX_RETRY_FIRST_NS : 2 * retries->pause_ns;
+    if (retries->pause_ns > LX_RETRY_MOST_NS)
+        retries->pause_ns = LX_RETRY_MOST_NS;
+}
+
+static void give_up(struct retries *retries)
+{
+    while (retries->first != NULL) {
+        struct lx_post_retry *retry = retries->first;
+        retries->first = retry->next;
+        retry->done(retry);
+    }
+}
+
+static void reap(struct retries *retries, uintptr_t link)
+{
+    struct lx_inbox_node *node = lx_inbox_node_of(link);
+    struct lanex_job *job;
+
+    switch (lx_inbox_kind_of(link)) {
+    case LX_REAP_JOB:
+        job = (struct lanex_job *)node;
+        /* The turn's hold first: the delivery's may be the last. */
+        lx_job_release(job, LX_WORD_HOLD);
+        lx_deliver(job);
+        break;
+    case LX_REAP_ACTOR:
+        lx_actor_free(
+            (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, unused)));
+        break;
+    case LX_REAP_POST:
+        try_post(retries, (struct lx_post_retry *)(void *)node);
+        break;
+    default:
+        LX_ASSERT(lx_inbox_kind_of(link) == LX_REAP_FLUSH);
+        lx_request_answer((struct lx_request *)(void *)node);
+        break;
+    }
+}
+
+void lx_reaper_flush(struct lanex_executor *ex)
+{
+    struct lx_request request = {.apply = NULL};
+
+    atomic_init(&request.done, 0);
+    lx_reaper_push(ex, &request.node, LX_REAP_FLUSH);
+    lx_reaper_tell(ex);
+    lx_request_wait(&request);
+}
+
+void *lx_reaper_main(void *arg)
+{
+    struct lanex_executor *ex = arg;
+    struct retries retries = {.first = NULL};
+
+    lx_self = (struct lx_self){.executor = ex, .door = &ex->reaper_door, .role = LX_ROLE_REAPER};
+    lx_thread_report(ex, lx_door_enable(&ex->reaper_door));
+    for (;;) {
+        uint32_t stop = atomic_load_explicit(&ex->reap_stop, memory_order_acquire);
+        uint64_t until = LX_TIME_NEVER;
+        uintptr_t link;
+
+        atomic_exchange_explicit(&ex->reaper_told, 0, memory_order_seq_cst);
+        link = lx_inbox_take(&ex->reaper_inbox, LX_INBOX_EMPTY);
+        while (link != LX_INBOX_EMPTY) {
+            uintptr_t next = lx_inbox_node_of(link)->next;
+            reap(&retries, link);
+            link = next;
+        }
+        /* What was pushed before reap_stop was set has been taken. */
+        if (stop != 0) {
+            give_up(&retries);
+            return NULL;
+        }
+        if (retries.first != NULL) {
+            try_all(&retries);
+            until = lx_now_ns() + retries.pause_ns;
+        } else {
+            retries.pause_ns = 0;
+        }
+        if (atomic_load_explicit(&ex->reaper_told, memory_order_seq_cst) == 0)
+            lx_door_wait(&ex->reaper_door, until);
+    }
+}

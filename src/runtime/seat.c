@@ -1,0 +1,360 @@
+/*
+ * The seat: who runs scheduler turns.
+ *
+ * Protocol (tests/model/seat.pml)
+ *   An event is pushed to the inbox (a sequentially consistent read-modify-write), then the pusher
+ * looks at the seat. If it is free the pusher takes it and runs the turn; if it is taken the pusher
+ * goes on, because the holder will look at the inbox again: it stores 0 to the seat, passes a full
+ * fence, and loads the inbox. Of {push; look at seat} and {leave; fence; look at inbox} at least
+ * one sees the other, so no event stays in the inbox with the seat free. Without that fence both
+ * may see the old values, and the event waits for ever.
+ *
+ * A turn handles at most LX_TURN_EVENTS events. A user stays for a few turns, by what it is; what
+ * is left then goes to lanex-sched, which is told.
+ *
+ * What is done in the seat is bounded and runs no user code. What costs a system call (waking a
+ * worker, the scheduler, the reaper) is noted there and done after leaving.
+ */
+#include <errno.h>
+
+#include "runtime/actor.h"
+#include "runtime/executor.h"
+#include "sync/assert.h"
+#include "sync/futex.h"
+#include "sync/seams.h"
+
+#define LX_TURN_EVENTS     64u /* events a turn handles before others get the admission state */
+#define LX_SUBMITTER_TURNS 2u  /* turns a submitter runs before it leaves the rest to lanex-sched  \
+                                */
+#define LX_WORKER_TURNS    4u  /* likewise a worker */
+#define LX_SCHEDULER_TURNS 64u /* likewise lanex-sched, before it looks at its door again */
+
+/* What has to be done once the seat is left. */
+struct turn_result {
+    struct lanex_job *own; /* for the worker that runs the turn */
+    bool wake_worker;
+    bool tell_reaper;
+    bool tell_quiet;
+    bool more; /* events or due work are left */
+};
+
+/* ---- one event ---- */
+
+static void handle_end(struct lanex_executor *ex, struct lanex_job *job, bool panicked)
+{
+    struct lanex_actor *actor = lx_actor_of(job->entry.actor);
+
+    lx_admission_end(&ex->admission, &job->entry, panicked);
+    if (LX_UNLIKELY(actor->is_unused))
+        lx_actor_maybe_gone(ex, actor);
+    lx_job_release(job, LX_WORD_HOLD);
+}
+
+static void handle_event(struct lanex_executor *ex, uintptr_t link)
+{
+    struct lx_inbox_node *node = lx_inbox_node_of(link);
+    struct lx_request *request;
+    struct lanex_actor *actor;
+
+    switch (lx_inbox_kind_of(link)) {
+    case LX_EVENT_SUBMIT:
+        lx_admission_submit(&ex->admission, &((struct lanex_job *)node)->entry);
+        break;
+    case LX_EVENT_END:
+        handle_end(ex, (struct lanex_job *)node, false);
+        break;
+    case LX_EVENT_END_PANICKED:
+        handle_end(ex, (struct lanex_job *)node, true);
+        break;
+    case LX_EVENT_BUILT:
+        /* If the install step cannot come any more the job was settled, and goes to the reaper. */
+        lx_admission_built(&ex->admission, &((struct lanex_job *)node)->entry);
+        break;
+    case LX_EVENT_REQUEST:
+        request = (struct lx_request *)(void *)node;
+        request->apply(ex, request);
+        lx_request_answer(request);
+        break;
+    default:
+        LX_ASSERT(lx_inbox_kind_of(link) == LX_EVENT_ACTOR_UNUSED);
+        actor = (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, unused));
+        actor->is_unused = true;
+        lx_actor_maybe_gone(ex, actor);
+        break;
+    }
+}
+
+/* The next event in order of arrival, or LX_INBOX_EMPTY. */
+static uintptr_t next_event(struct lanex_executor *ex, uintptr_t instead)
+{
+    uintptr_t link = ex->pending;
+
+    if (link == LX_INBOX_EMPTY) {
+        if (instead == LX_INBOX_EMPTY && !lx_inbox_has(&ex->inbox))
+            return LX_INBOX_EMPTY;
+        link = lx_inbox_take(&ex->inbox, instead);
+        if (link == LX_INBOX_EMPTY)
+            return LX_INBOX_EMPTY;
+    }
+    ex->pending = lx_inbox_node_of(link)->next;
+    return link;
+}
+
+/* ---- what came of it ---- */
+
+static void hand_out(struct lanex_executor *ex, bool takes_job, struct turn_result *result)
+{
+    struct lx_job_entry *entry = ex->admission.dispatched.head;
+
+    while (entry != NULL) {
+        struct lx_job_entry *next = entry->next;
+        /* The place of the links becomes the place of the response. */
+        entry->response[0] = 0;
+        entry->response[1] = 0;
+        if (takes_job && result->own == NULL) {
+            result->own = lx_job_of(entry);
+        } else {
+            lx_run_queue_push(&ex->run_queue, lx_job_of(entry));
+            result->wake_worker = true;
+        }
+        entry = next;
+    }
+    ex->admission.dispatched = (struct lx_job_list){NULL, NULL, 0};
+}
+
+static void hand_to_reaper(struct lanex_executor *ex, struct turn_result *result)
+{
+    struct lx_job_entry *entry = ex->admission.settled.head;
+
+    while (entry != NULL) {
+        struct lx_job_entry *next = entry->next;
+        struct lx_actor_entry *actor = entry->actor;
+
+        if (actor != NULL && lx_actor_of(actor)->is_unused)
+            lx_actor_maybe_gone(ex, lx_actor_of(actor));
+        /* Links of its queue are where the response goes; only a refusal has one already. */
+        if (entry->status != LANEX_STATUS_MAINTENANCE_BACKPRESSURE &&
+            entry->status != LANEX_STATUS_EXECUTOR_BACKPRESSURE) {
+            entry->response[0] = 0;
+            entry->response[1] = 0;
+        }
+        lx_reaper_push(ex, (struct lx_inbox_node *)(void *)entry, LX_REAP_JOB);
+        result->tell_reaper = true;
+        entry = next;
+    }
+    ex->admission.settled = (struct lx_job_list){NULL, NULL, 0};
+}
+
+/* Last of a turn: nothing of it looks at these actors any more. */
+static void hand_over_gone(struct lanex_executor *ex, struct turn_result *result)
+{
+    while (ex->gone != NULL) {
+        struct lanex_actor *actor = ex->gone;
+        ex->gone = actor->gone_next;
+        lx_reaper_push(ex, &actor->unused, LX_REAP_ACTOR);
+        result->tell_reaper = true;
+    }
+}
+
+static void publish_counter(_Atomic uint64_t *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+static void publish(struct lanex_executor *ex, enum lx_seat_user user)
+{
+    const struct lx_admission *adm = &ex->admission;
+    struct lx_published *out = &ex->published;
+
+    for (unsigned c = 0; c < LX_CLASSES; c++) {
+        publish_counter(&out->queued[c], adm->queued[c]);
+        publish_counter(&out->running[c], adm->running[c]);
+        publish_counter(&out->completed[c], adm->completed[c]);
+        publish_counter(&out->refused[c], adm->refused[c]);
+    }
+    publish_counter(&out->idle_workers, adm->idle_workers);
+    publish_counter(&out->free_permits, adm->free_permits);
+    publish_counter(&out->panicked, adm->panicked);
+    publish_counter(&out->non_runnable, adm->non_runnable_dispatches);
+    publish_counter(&out->actors, adm->actors);
+    publish_counter(&out->turns, atomic_load_explicit(&out->turns, memory_order_relaxed) + 1);
+    if (user == LX_SEAT_SCHEDULER)
+        publish_counter(&out->turns_by_scheduler,
+                        atomic_load_explicit(&out->turns_by_scheduler, memory_order_relaxed) + 1);
+}
+
+static bool is_quiet(const struct lx_admission *adm)
+{
+    /* A heavy_init that waits for its install step holds a permit and no worker. */
+    return adm->queued[0] + adm->queued[1] == 0 && adm->idle_workers == adm->config.pool_size &&
+           adm->free_permits == adm->config.heavy_permits && adm->detached == NULL &&
+           adm->closing == NULL;
+}
+
+static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_t instead,
+                     struct turn_result *result)
+{
+    struct lx_admission *adm = &ex->admission;
+    /* Coarse time is enough for ages; deadlines and promotions want the exact one. */
+    uint64_t now = adm->timers.earliest != NULL ? lx_now_ns() : lx_seams.now_coarse_ns();
+    uintptr_t link;
+    unsigned handled = 0;
+    bool quiet;
+
+    /* The two clocks may disagree by a tick; time never runs backwards for the rules. */
+    lx_admission_begin(adm, now > adm->now_ns ? now : adm->now_ns);
+    while (handled < LX_TURN_EVENTS && (link = next_event(ex, instead)) != LX_INBOX_EMPTY) {
+        handle_event(ex, link);
+        handled++;
+    }
+    result->more = ex->pending != LX_INBOX_EMPTY;
+    if (adm->timers.earliest != NULL && lx_admission_expire(adm))
+        result->more = true;
+    if ((adm->detached != NULL || adm->closing != NULL) && lx_admission_answer_detached(adm))
+        result->more = true;
+    lx_admission_schedule(adm);
+
+    if (adm->dispatched.head != NULL)
+        hand_out(ex, user == LX_SEAT_WORKER, result);
+    if (adm->settled.head != NULL)
+        hand_to_reaper(ex, result);
+    if (ex->gone != NULL)
+        hand_over_gone(ex, result);
+    publish(ex, user);
+    quiet = is_quiet(adm) && ex->pending == LX_INBOX_EMPTY;
+    if (quiet && !ex->quiet)
+        result->tell_quiet = true;
+    ex->quiet = quiet;
+    /* relaxed: ordered by the fence after the seat is left; partner in lx_scheduler_main. */
+    atomic_store_explicit(&ex->timer_ns, lx_admission_next_timer(adm), memory_order_relaxed);
+    atomic_store_explicit(&ex->leftover, result->more, memory_order_relaxed);
+}
+
+/* ---- the seat ---- */
+
+static bool try_seat(struct lanex_executor *ex)
+{
+    uint32_t expected = 0;
+
+    /* A look first: a failed compare-exchange would pull the line away from the holder. seq_cst:
+     * must not move before the push; partner is the fence in leave_seat. */
+    if (atomic_load_explicit(&ex->seat, memory_order_seq_cst) != 0)
+        return false;
+    /* acquire: partner is the release in leave_seat. */
+    return atomic_compare_exchange_strong_explicit(&ex->seat, &expected, 1, memory_order_seq_cst,
+                                                   memory_order_relaxed);
+}
+
+static void leave_seat(struct lanex_executor *ex)
+{
+    /* release: all of the turn's state; partner is the acquire in try_seat. */
+    atomic_store_explicit(&ex->seat, 0, memory_order_release);
+    /* Between leaving and the looks at inbox and armed_ns that follow. Partners: the push, and the
+     * fence in lx_scheduler_main. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void after_turn(struct lanex_executor *ex, const struct turn_result *result)
+{
+    if (result->wake_worker)
+        lx_wake_one(ex);
+    if (result->tell_reaper)
+        lx_reaper_tell(ex);
+    if (result->tell_quiet) {
+        /* release: partner is the acquire in the waits of drain and destroy. */
+        atomic_fetch_add_explicit(&ex->quiet_word, 1, memory_order_release);
+        lx_futex_wake(&ex->quiet_word, LX_FUTEX_ALL);
+    }
+    if (atomic_load_explicit(&ex->timer_ns, memory_order_relaxed) <
+        atomic_load_explicit(&ex->armed_ns, memory_order_relaxed))
+        lx_scheduler_tell(ex);
+}
+
+static bool work_left(struct lanex_executor *ex)
+{
+    return lx_inbox_has(&ex->inbox) ||
+           atomic_load_explicit(&ex->leftover, memory_order_relaxed) != 0;
+}
+
+struct lanex_job *lx_seat_visit(struct lanex_executor *ex, enum lx_seat_user user)
+{
+    static const unsigned turns[] = {
+        [LX_SEAT_SUBMITTER] = LX_SUBMITTER_TURNS,
+        [LX_SEAT_WORKER] = LX_WORKER_TURNS,
+        [LX_SEAT_SCHEDULER] = LX_SCHEDULER_TURNS,
+    };
+    struct lanex_job *own = NULL;
+
+    for (unsigned left = turns[user]; left > 0; left--) {
+        struct turn_result result = {.own = NULL};
+
+        if (!try_seat(ex))
+            return own; /* the holder looks again when it leaves */
+        /* One job is enough: further ones go to the others. */
+        run_turn(ex, own != NULL ? LX_SEAT_SUBMITTER : user, LX_INBOX_EMPTY, &result);
+        leave_seat(ex);
+        if (result.own != NULL)
+            own = result.own;
+        after_turn(ex, &result);
+        if (!work_left(ex))
+            return own;
+    }
+    lx_scheduler_tell(ex);
+    return own;
+}
+
+void lx_seat_notify(struct lanex_executor *ex)
+{
+    if (ex->config.dispatch == LANEX_DISPATCH_SEAT)
+        lx_seat_visit(ex, LX_SEAT_SUBMITTER);
+    else
+        lx_scheduler_tell(ex);
+}
+
+int lx_seat_request(struct lanex_executor *ex, struct lx_request *request)
+{
+    atomic_init(&request->done, 0);
+    if (!lx_inbox_push(&ex->inbox, &request->node, LX_EVENT_REQUEST))
+        return -ESHUTDOWN;
+    lx_seat_notify(ex);
+    lx_request_wait(request);
+    return request->result;
+}
+
+static void apply_is_quiet(struct lanex_executor *ex, struct lx_request *request)
+{
+    request->result = is_quiet(&ex->admission);
+    /* So that the end of this very turn counts as becoming quiet. */
+    if (!request->result)
+        ex->quiet = false;
+}
+
+int lx_seat_wait_quiet(struct lanex_executor *ex, uint64_t deadline_ns)
+{
+    for (;;) {
+        /* acquire: partner is the release in after_turn. */
+        uint32_t word = atomic_load_explicit(&ex->quiet_word, memory_order_acquire);
+        struct lx_request request = {.apply = apply_is_quiet};
+        int rc = lx_seat_request(ex, &request);
+
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (lx_futex_wait(&ex->quiet_word, word, deadline_ns) == -ETIMEDOUT)
+            return -ETIMEDOUT;
+    }
+}
+
+void lx_seat_close(struct lanex_executor *ex)
+{
+    struct turn_result result;
+
+    /* Workers and scheduler have ended; a submitter may be in a turn, which is short. */
+    while (!try_seat(ex))
+        sched_yield();
+    do {
+        result = (struct turn_result){.own = NULL};
+        run_turn(ex, LX_SEAT_SCHEDULER, LX_INBOX_CLOSED, &result);
+        LX_ASSERT(!result.wake_worker);
+    } while (result.more);
+    lx_reaper_tell(ex);
+}
