@@ -107,6 +107,7 @@ struct lx_door {
     bool armed;             /* the multishot poll on event_fd is in the kernel */
     bool told;              /* a completion was taken that the next wait must report */
     unsigned bell_failures; /* poll completions with an error, in a row */
+    unsigned stalls;        /* waits that the kernel refused for now, in a row */
     unsigned send_round;    /* tells the failures of this send from late ones of an earlier send */
     int *send_results;      /* where a failure of the current send is filed */
     unsigned send_count;
@@ -174,7 +175,8 @@ static inline void lx_door_count_noop(struct lx_door *d)
  * What the kernel says to the sender is no receipt. A message into a ring whose owner has gone
  * succeeds; one that finds the completion queue full waits in the kernel's overflow list until the
  * owner enters the kernel with IORING_ENTER_GETEVENTS; the owner of a DEFER_TASKRUN ring sees
- * messages only when it enters the kernel, about 20 per entry.
+ * messages only when it enters the kernel, about 20 per entry, and poll(2) or epoll on its
+ * descriptor does not wake it (an eventfd registered with that ring does).
  */
 struct lx_foreign_ring {
     int fd;
