@@ -205,8 +205,10 @@ void lx_queue_remove(struct lx_admission *adm, struct lx_job_entry *job)
         lx_order_set_remove(&adm->space.permit[job_class], actor->slot);
         if (job_class != LANEX_CLASS_INTERACTIVE || actor->built == NULL)
             lx_order_set_remove(&adm->space.ready[job_class], actor->slot);
-        if (job_class == LANEX_CLASS_MAINTENANCE)
+        if (job_class == LANEX_CLASS_MAINTENANCE) {
             lx_order_set_remove(&adm->space.overdue, actor->slot);
+            lx_order_set_remove(&adm->space.overdue_permit, actor->slot);
+        }
         if (actor->queued[!job_class] == 0) {
             actor->deficit = 0;
             actor->largest_cost = 0;
@@ -247,12 +249,9 @@ void lx_queue_detach(struct lx_admission *adm, struct lx_actor_entry *actor)
 {
     if ((actor->flags & LX_ACTOR_DETACHED) != 0)
         return;
-    for (unsigned job_class = 0; job_class < LX_CLASSES; job_class++) {
+    for (unsigned job_class = 0; job_class < LX_CLASSES; job_class++)
         adm->queued[job_class] -= actor->queued[job_class];
-        lx_order_set_remove(&adm->space.ready[job_class], actor->slot);
-        lx_order_set_remove(&adm->space.permit[job_class], actor->slot);
-    }
-    lx_order_set_remove(&adm->space.overdue, actor->slot);
+    lx_actor_leave_sets(adm, actor);
     lx_timer_disarm(&adm->timers, &actor->timer);
     actor->deficit = 0;
     if (actor->queued[0] + actor->queued[1] == 0)

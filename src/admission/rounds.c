@@ -216,10 +216,7 @@ static void run_round(struct lx_admission *adm, unsigned job_class, struct visit
     }
 }
 
-/*
- * True if the actor's next maintenance job was overdue and has been started. The actor may have
- * been left in the sets although its queue is gone by now; it is then taken out.
- */
+/* True if the actor's next maintenance job was overdue and has been started. */
 static bool start_overdue(struct lx_admission *adm, struct lx_actor_entry *actor)
 {
     struct lx_pick pick = pick_living(adm, actor, LANEX_CLASS_MAINTENANCE);
