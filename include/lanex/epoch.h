@@ -21,7 +21,8 @@
  *   call. A waiter spins for a few microseconds, then sleeps on a futex.
  *
  * Fairness
- *   Bounded both ways, by LANEX_EPOCH_BYPASS = 1.
+ *   Bounded both ways, by LANEX_EPOCH_BYPASS = 1. A reader waits from its call on; a writer once it
+ *   has looked a few times in vain (about a microsecond).
  *   - A reader that waits is passed by at most one writer that came later.
  *   - While a writer waits, no reader that comes later enters until a writer has. A writer that
  *     waits alone is therefore passed by no later reader; one that waits with others, by at most

@@ -7,6 +7,11 @@
  * wake (10 to 15 us). */
 #define LX_EPOCH_SPINS 100
 
+/* Looks before a writer joins the queue. Queueing closes the door and makes readers line up, which
+ * costs everybody more than a short hold lasts; a writer that comes between readers' short holds
+ * mostly finds a gap. Bounded, so that the fairness that begins with queueing is not put off. */
+#define LX_EPOCH_LOOKS 32
+
 /* Times a writer is woken and finds the lock taken before it becomes the heir. */
 #define LX_EPOCH_HEIR_AFTER 1
 
@@ -249,6 +254,12 @@ static int write_give_up(lanex_epoch *e, bool heir, int why)
 static bool write_line_up(lanex_epoch *e)
 {
     uint64_t s = lx_epoch_peek(e);
+    for (int i = 0; i < LX_EPOCH_LOOKS && !(s & LX_EPOCH_QUEUED); i++) {
+        if (lx_epoch_write_try_acquire(e) == 0)
+            return true;
+        lx_spin_pause();
+        s = lx_epoch_peek(e);
+    }
     for (;;) {
         if (lx_epoch_write_try_acquire(e) == 0)
             return true;
