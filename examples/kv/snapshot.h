@@ -35,7 +35,11 @@ struct kv_snapshot_writer;
 int kv_snapshot_writer_create(const char *path, int64_t now_ms,
                               struct kv_snapshot_writer **ret_writer);
 void kv_snapshot_begin_section(struct kv_snapshot_writer *writer, uint32_t database);
+/* Copies the entry into memory, and does no more: it is for use inside a gate. */
 void kv_snapshot_add(struct kv_snapshot_writer *writer, const struct kv_entry *entry);
+/* Bytes that wait in memory for kv_snapshot_flush, which is for use outside a gate. */
+size_t kv_snapshot_buffered(const struct kv_snapshot_writer *writer);
+void kv_snapshot_flush(struct kv_snapshot_writer *writer);
 void kv_snapshot_end_section(struct kv_snapshot_writer *writer);
 /* Writes all out, and to the disk. Errors: the first that happened. */
 int kv_snapshot_writer_finish(struct kv_snapshot_writer *writer);

@@ -8,8 +8,8 @@
 
 #include "snapshot_format.h"
 
-/* Bytes gathered before they are written. */
-#define BUFFER_BYTES (256u * 1024u)
+/* The first size of the buffer; it doubles up to what one flush finds in it. */
+#define BUFFER_BYTES_FIRST (512u * 1024u)
 
 struct kv_snapshot_writer {
     int fd;
@@ -18,13 +18,30 @@ struct kv_snapshot_writer {
     char *path;
     char *temporary;
     int64_t created_ms;
-    uint64_t written; /* bytes handed to the kernel or in the buffer */
+    uint64_t written; /* bytes handed to the kernel */
     uint32_t sections_count;
     struct kv_snapshot_section sections[KV_SNAPSHOT_SECTIONS_MAX];
-    snapshot_hash hash; /* of the section under way */
+    snapshot_hash hash; /* of the section under way, up to the last flush */
+    unsigned char *buffer;
     size_t filled;
-    unsigned char buffer[BUFFER_BYTES];
+    size_t capacity;
 };
+
+static void write_all(struct kv_snapshot_writer *writer, const void *bytes, size_t length)
+{
+    const char *at = bytes;
+    while (length > 0 && !writer->error) {
+        ssize_t written = write(writer->fd, at, length);
+        if (written < 0) {
+            if (errno != EINTR)
+                writer->error = -errno;
+            continue;
+        }
+        at += written;
+        writer->written += (uint64_t)written;
+        length -= (size_t)written;
+    }
+}
 
 int kv_snapshot_writer_create(const char *path, int64_t now_ms,
                               struct kv_snapshot_writer **ret_writer)
@@ -46,54 +63,40 @@ int kv_snapshot_writer_create(const char *path, int64_t now_ms,
         kv_snapshot_writer_destroy(writer);
         return error;
     }
-    /* The header's place: it is known last. */
-    memset(writer->buffer, 0, SNAPSHOT_HEADER_BYTES);
-    writer->filled = SNAPSHOT_HEADER_BYTES;
-    writer->written = SNAPSHOT_HEADER_BYTES;
+    static const unsigned char zeros[SNAPSHOT_HEADER_BYTES];
+    write_all(writer, zeros, sizeof zeros); /* the header's place: it is known last */
     *ret_writer = writer;
     return 0;
 }
 
-static void write_all(struct kv_snapshot_writer *writer, const void *bytes, size_t length)
+size_t kv_snapshot_buffered(const struct kv_snapshot_writer *writer)
 {
-    const char *at = bytes;
-    while (length > 0 && !writer->error) {
-        ssize_t written = write(writer->fd, at, length);
-        if (written < 0) {
-            if (errno != EINTR)
-                writer->error = -errno;
-            continue;
-        }
-        at += written;
-        length -= (size_t)written;
-    }
+    return writer->filled;
 }
 
-static void flush_buffer(struct kv_snapshot_writer *writer)
+void kv_snapshot_flush(struct kv_snapshot_writer *writer)
 {
+    snapshot_hash_add(&writer->hash, writer->buffer, writer->filled);
     write_all(writer, writer->buffer, writer->filled);
     writer->filled = 0;
 }
 
-static void append(struct kv_snapshot_writer *writer, const void *bytes, size_t length)
+/* Room for `more` bytes in the buffer, or NULL and the error. */
+static unsigned char *reserve(struct kv_snapshot_writer *writer, size_t more)
 {
-    if (length == 0)
-        return;
-    writer->written += length;
-    if (length > BUFFER_BYTES - writer->filled)
-        flush_buffer(writer);
-    if (length > BUFFER_BYTES) {
-        write_all(writer, bytes, length);
-        return;
+    if (writer->capacity - writer->filled < more) {
+        size_t capacity = writer->capacity ? writer->capacity : BUFFER_BYTES_FIRST;
+        while (capacity - writer->filled < more)
+            capacity *= 2;
+        unsigned char *buffer = realloc(writer->buffer, capacity);
+        if (!buffer) {
+            writer->error = -ENOMEM;
+            return NULL;
+        }
+        writer->buffer = buffer;
+        writer->capacity = capacity;
     }
-    memcpy(writer->buffer + writer->filled, bytes, length);
-    writer->filled += length;
-}
-
-static void append_hashed(struct kv_snapshot_writer *writer, const void *bytes, size_t length)
-{
-    snapshot_hash_add(&writer->hash, bytes, length);
-    append(writer, bytes, length);
+    return writer->buffer + writer->filled;
 }
 
 void kv_snapshot_begin_section(struct kv_snapshot_writer *writer, uint32_t database)
@@ -111,14 +114,17 @@ void kv_snapshot_add(struct kv_snapshot_writer *writer, const struct kv_entry *e
 {
     if (writer->error)
         return;
-    unsigned char record[SNAPSHOT_RECORD_BYTES];
+    size_t data_bytes = (size_t)entry->key_length + entry->value_length;
+    unsigned char *record = reserve(writer, SNAPSHOT_RECORD_BYTES + data_bytes);
+    if (!record)
+        return;
     int64_t expiry =
         entry->expire_at_ms == KV_TIME_NEVER ? SNAPSHOT_NO_EXPIRY : entry->expire_at_ms;
     put_u32(record, entry->key_length);
     put_u32(record + 4, entry->value_length);
     put_u64(record + 8, (uint64_t)expiry);
-    append_hashed(writer, record, sizeof record);
-    append_hashed(writer, entry->data, (size_t)entry->key_length + entry->value_length);
+    memcpy(record + SNAPSHOT_RECORD_BYTES, entry->data, data_bytes);
+    writer->filled += SNAPSHOT_RECORD_BYTES + data_bytes;
     writer->sections[writer->sections_count - 1].entries++;
 }
 
@@ -126,11 +132,12 @@ void kv_snapshot_end_section(struct kv_snapshot_writer *writer)
 {
     if (writer->error)
         return;
+    kv_snapshot_flush(writer);
     struct kv_snapshot_section *section = &writer->sections[writer->sections_count - 1];
     section->bytes = writer->written - section->offset;
     unsigned char sum[SNAPSHOT_HASH_BYTES];
     snapshot_hash_end(&writer->hash, sum);
-    append(writer, sum, sizeof sum);
+    write_all(writer, sum, sizeof sum);
 }
 
 static void make_header(const struct kv_snapshot_writer *writer,
@@ -156,7 +163,6 @@ static void make_header(const struct kv_snapshot_writer *writer,
 
 int kv_snapshot_writer_finish(struct kv_snapshot_writer *writer)
 {
-    flush_buffer(writer);
     if (!writer->error) {
         unsigned char header[SNAPSHOT_HEADER_BYTES];
         make_header(writer, header);
@@ -204,6 +210,7 @@ void kv_snapshot_writer_destroy(struct kv_snapshot_writer *writer)
         if (!writer->published)
             unlink(writer->temporary);
     }
+    free(writer->buffer);
     free(writer->temporary);
     free(writer->path);
     free(writer);

@@ -1,0 +1,235 @@
+"""What the tests of the example server share: a client of the protocol, and the server's life."""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from run_test import REPORT  # pylint: disable=wrong-import-position
+
+LIVENESS_S = 60  # a bound on hangs, no measure of speed
+READY = re.compile(r"ready on (\S+):(\d+) with (\d+) workers")
+
+
+def cell_options():
+    """What the matrix cell asks of the executor."""
+    return ["--backend", os.environ.get("LANEX_TEST_BACKEND") or "auto",
+            "--dispatch", os.environ.get("LANEX_TEST_DISPATCH") or "seat"]
+
+
+class ServerError(Exception):
+    """An error answer."""
+
+
+class Closed(Exception):
+    """The server ended the connection."""
+
+
+def encode(*words):
+    """A request as a multibulk."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        data = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, port, timeout=LIVENESS_S):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""  # buffer[at:] is not used up
+        self.at = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def _more(self):
+        try:
+            data = self.socket.recv(1 << 20)
+        except ConnectionResetError as error:
+            raise Closed("reset") from error
+        if not data:
+            raise Closed("end")
+        self.buffer = self.buffer[self.at :] + data
+        self.at = 0
+
+    def line(self):
+        while True:
+            end = self.buffer.find(b"\r\n", self.at)
+            if end >= 0:
+                line = self.buffer[self.at : end]
+                self.at = end + 2
+                return line
+            self._more()
+
+    def exactly(self, count):
+        parts, have = [], 0
+        while True:
+            part = self.buffer[self.at : self.at + count - have]
+            self.at += len(part)
+            have += len(part)
+            parts.append(part)
+            if have == count:
+                return b"".join(parts)
+            self._more()
+
+    def answer(self):
+        """One answer; errors come as ServerError objects, so that pipelines can hold them."""
+        line = self.line()
+        mark, rest = line[:1], line[1:]
+        if mark == b"+":
+            return rest.decode()
+        if mark == b"-":
+            return ServerError(rest.decode())
+        if mark == b":":
+            return int(rest)
+        if mark == b"$":
+            length = int(rest)
+            if length < 0:
+                return None
+            data = self.exactly(length + 2)
+            assert data.endswith(b"\r\n"), data[-10:]
+            return data[:-2]
+        assert mark == b"*", line
+        return [self.answer() for _ in range(int(rest))]
+
+    def call(self, *words):
+        self.send(encode(*words))
+        answer = self.answer()
+        if isinstance(answer, ServerError):
+            raise answer
+        return answer
+
+    def refused(self, *words):
+        """The text of the error that the request gives."""
+        self.send(encode(*words))
+        answer = self.answer()
+        assert isinstance(answer, ServerError), answer
+        return str(answer)
+
+    def at_end(self):
+        """True if the server has closed, and nothing is left to read."""
+        try:
+            self._more()
+        except Closed:
+            return True
+        return False
+
+    def info(self, section="all"):
+        """INFO as a dictionary; lanes as dictionaries of numbers."""
+        facts = {}
+        for line in self.call("INFO", section).decode().splitlines():
+            if ":" not in line:
+                continue
+            name, value = line.split(":", 1)
+            if "=" in value:
+                facts[name] = dict(part.split("=") for part in value.split(","))
+            else:
+                facts[name] = value
+        return facts
+
+
+class Server:
+    """A server on a free port; ends it when left, and shows what it said if that fails."""
+
+    def __init__(self, program, *options):
+        self.output = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [program, "--port", "0", *cell_options(), *options],
+            stdout=subprocess.PIPE, stderr=self.output, stdin=subprocess.DEVNULL,
+        )
+        line = self._ready_line()
+        match = READY.search(line)
+        if not match:
+            self.process.wait(LIVENESS_S)
+            raise RuntimeError("no ready line: %r %s" % (line, self.said()))
+        self.port = int(match.group(2))
+        self.workers = int(match.group(3))
+
+    def _ready_line(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], LIVENESS_S)
+        if not ready:
+            self.process.kill()
+            raise RuntimeError("the server does not get ready")
+        return self.process.stdout.readline().decode()
+
+    def said(self):
+        self.output.seek(0)
+        return self.output.read().decode("utf-8", "replace")
+
+    def client(self):
+        return Client(self.port)
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def wait(self):
+        return self.process.wait(LIVENESS_S)
+
+    def stop(self, number=signal.SIGTERM):
+        """Asks it to end; its exit code."""
+        if self.alive():
+            self.process.send_signal(number)
+        return self.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        try:
+            code = self.stop()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            code = "killed: it did not end"
+        said = self.said()
+        self.process.stdout.close()
+        self.output.close()
+        if said:
+            print(said)
+        if REPORT.search(said):
+            raise AssertionError("a sanitizer has found something")
+        if kind is None and code != 0:
+            raise AssertionError("the server ended with %s\n%s" % (code, said))
+
+
+def memory_kib(pid):
+    """Resident memory of a process."""
+    with open("/proc/%d/status" % pid, encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    raise RuntimeError("no VmRSS")
+
+
+def eventually(condition, what):
+    """Looks until it holds; a hang is an error."""
+    until = time.monotonic() + LIVENESS_S
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError("still not so: " + what)
+        time.sleep(0.002)
+
+
+def seed():
+    number = int(os.environ.get("LANEX_TEST_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
+    print("seed %d (again with LANEX_TEST_SEED=%d)" % (number, number), flush=True)
+    return number
