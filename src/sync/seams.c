@@ -1,5 +1,6 @@
 #include "sync/seams.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,11 +29,14 @@ static uint64_t now_coarse(void)
 /* Maps twice as much and gives back what lies before and after the aligned part. */
 static void *map_aligned(size_t size)
 {
+    int saved = errno;
     char *memory = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t before;
 
-    if (memory == MAP_FAILED)
+    if (memory == MAP_FAILED) {
+        errno = saved;
         return NULL;
+    }
     before = (size - (uintptr_t)memory % size) % size;
     if (before > 0)
         munmap(memory, before);
@@ -46,6 +50,16 @@ static void unmap(void *memory, size_t size)
     munmap(memory, size);
 }
 
+/* A call that fails for lack of memory says so by its result; errno stays the caller's. */
+static void *allocate(size_t size)
+{
+    int saved = errno;
+    void *memory = malloc(size);
+
+    errno = saved;
+    return memory;
+}
+
 static int thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
 {
     return pthread_create(ret_thread, NULL, run, arg);
@@ -54,7 +68,7 @@ static int thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
 struct lx_seams lx_seams = {
     .now_ns = now_exact,
     .now_coarse_ns = now_coarse,
-    .allocate = malloc,
+    .allocate = allocate,
     .release = free,
     .map = map_aligned,
     .unmap = unmap,

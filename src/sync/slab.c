@@ -125,24 +125,59 @@ static uint32_t cut_objects(struct lx_slab *slab, uint32_t wanted, struct lx_sla
         object->next = *ret_head;
         *ret_head = object;
     }
+    slab->cut += count;
     return count;
 }
 
-/* Up to `wanted` objects: a batch that somebody gave back, whole, or new ones. Returns how many. */
-static uint32_t take_objects(struct lx_slab *slab, uint32_t wanted, struct lx_slab_free **ret_head)
+/* Takes a whole batch off the shared stack; NULL if there is none. Under `shared`. */
+static struct lx_slab_free *pop_batch(struct lx_slab *slab)
 {
-    uint32_t count;
+    struct lx_slab_free *batch = slab->batches;
+
+    if (batch != NULL) {
+        slab->batches = batch->next_batch;
+        slab->batch_count--;
+    }
+    return batch;
+}
+
+/* A magazine's worth: a batch that somebody gave back, or new objects. Returns how many. */
+static uint32_t take_batch(struct lx_slab *slab, struct lx_slab_free **ret_head)
+{
+    uint32_t count = LX_SLAB_BATCH;
 
     lx_mutex_lock(&slab->shared);
-    if (wanted == LX_SLAB_BATCH && slab->batches != NULL) {
-        *ret_head = slab->batches;
-        slab->batches = slab->batches->next_batch;
-        count = LX_SLAB_BATCH;
-    } else {
-        count = cut_objects(slab, wanted, ret_head);
+    *ret_head = pop_batch(slab);
+    if (*ret_head == NULL)
+        count = cut_objects(slab, LX_SLAB_BATCH, ret_head);
+    if (count == 0 && slab->loose != NULL) {
+        *ret_head = slab->loose;
+        count = slab->loose_count;
+        slab->loose = NULL;
+        slab->loose_count = 0;
     }
     lx_mutex_unlock(&slab->shared);
     return count;
+}
+
+/* One object without a magazine. What was given back goes first here too: else each such call would
+ * make the slab larger for ever. */
+static struct lx_slab_free *take_one(struct lx_slab *slab)
+{
+    struct lx_slab_free *object = NULL;
+
+    lx_mutex_lock(&slab->shared);
+    if (slab->loose == NULL && (slab->loose = pop_batch(slab)) != NULL)
+        slab->loose_count = LX_SLAB_BATCH;
+    if (slab->loose != NULL) {
+        object = slab->loose;
+        slab->loose = object->next;
+        slab->loose_count--;
+    } else {
+        cut_objects(slab, 1, &object);
+    }
+    lx_mutex_unlock(&slab->shared);
+    return object;
 }
 
 /* The magazine of this CPU, or a near one if that is in use; NULL if all tried are. */
@@ -170,12 +205,10 @@ void *lx_slab_alloc(struct lx_slab *slab)
     struct lx_slab_magazine *magazine = lock_magazine(slab);
     struct lx_slab_free *object = NULL;
 
-    if (magazine == NULL) {
-        take_objects(slab, 1, &object);
-        return object;
-    }
+    if (magazine == NULL)
+        return take_one(slab);
     if (magazine->count == 0)
-        magazine->count = take_objects(slab, LX_SLAB_BATCH, &magazine->head);
+        magazine->count = take_batch(slab, &magazine->head);
     if (magazine->count > 0) {
         object = magazine->head;
         magazine->head = object->next;
@@ -198,6 +231,7 @@ static void spill(struct lx_slab *slab, struct lx_slab_magazine *magazine)
     lx_mutex_lock(&slab->shared);
     first->next_batch = slab->batches;
     slab->batches = first;
+    slab->batch_count++;
     lx_mutex_unlock(&slab->shared);
 }
 
@@ -216,4 +250,24 @@ void lx_slab_free(struct lx_slab *slab, void *memory)
     magazine->head = object;
     magazine->count++;
     unlock_magazine(magazine);
+}
+
+uint64_t lx_slab_in_use(struct lx_slab *slab)
+{
+    uint64_t cut, idle;
+
+    /* All are held at once, so that no object moves between them and the shared stack meanwhile. */
+    for (uint32_t i = 0; i < slab->caches; i++) {
+        while (atomic_exchange_explicit(&slab->magazines[i].lock, 1, memory_order_acquire) != 0)
+            sched_yield();
+    }
+    lx_mutex_lock(&slab->shared);
+    cut = slab->cut;
+    idle = (uint64_t)slab->batch_count * LX_SLAB_BATCH + slab->loose_count;
+    lx_mutex_unlock(&slab->shared);
+    for (uint32_t i = 0; i < slab->caches; i++) {
+        idle += slab->magazines[i].count;
+        unlock_magazine(&slab->magazines[i]);
+    }
+    return cut - idle;
 }

@@ -19,12 +19,13 @@
 
 #include "sync/futex.h"
 
-#define LX_SLAB_CHUNK     (256u * 1024u) /* bytes; also their alignment */
-#define LX_SLAB_CACHES    64u            /* magazines at most */
-#define LX_SLAB_BATCH     64u            /* objects exchanged with the shared stack at once */
-#define LX_SLAB_MAGAZINE  (2 * LX_SLAB_BATCH)
-#define LX_SLAB_INDEX_MAX (UINT32_C(1) << 28) /* objects at most: what a job number has room for   \
-                                               */
+#define LX_SLAB_CHUNK    (256u * 1024u) /* bytes; also their alignment */
+#define LX_SLAB_CACHES   64u            /* magazines at most */
+#define LX_SLAB_BATCH    64u            /* objects exchanged with the shared stack at once */
+#define LX_SLAB_MAGAZINE (2 * LX_SLAB_BATCH)
+#define LX_SLAB_INDEX_MAX                                                                          \
+    (UINT32_C(1) << 28) /* objects at most: what a job number has room for                         \
+                         */
 #define LX_SLAB_DIRECTORY 512u
 
 /* The head of a free object; the rest of it is left as it was. */
@@ -54,6 +55,11 @@ struct lx_slab {
     struct lx_slab_magazine *magazines;
     struct lx_mutex shared;       /* guards batches, chunks and the cutting of chunks */
     struct lx_slab_free *batches; /* the shared stack */
+    struct lx_slab_free *loose; /* a batch that is taken one by one, when no magazine is to be had;
+                                 * under `shared` */
+    uint32_t loose_count;
+    uint32_t batch_count;
+    uint64_t cut; /* objects cut from all chunks */
     _Atomic uint32_t chunks;
     struct lx_slab_chunk **directory[LX_SLAB_DIRECTORY];
 };
@@ -74,5 +80,10 @@ void *lx_slab_at(const struct lx_slab *slab, uint32_t index);
 uint32_t lx_slab_index(const struct lx_slab *slab, const void *object);
 /* Objects that exist, used and free. */
 uint64_t lx_slab_objects(const struct lx_slab *slab);
+/*
+ * Objects that are in use, or that somebody is just allocating or freeing. Exact once nobody does;
+ * never less than what is in use. Waits for each magazine.
+ */
+uint64_t lx_slab_in_use(struct lx_slab *slab);
 
 #endif
