@@ -181,7 +181,7 @@ LANEX_API int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns
  */
 LANEX_API int lanex_executor_destroy(lanex_executor *executor);
 
-/* The effective configuration. Errors: -EINVAL (NULL or unknown size). */
+/* The effective configuration. Errors: -EINVAL (NULL or unknown size), -ECHILD. */
 LANEX_API int lanex_executor_config(const lanex_executor *executor, lanex_config *ret_config);
 
 /*

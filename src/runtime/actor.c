@@ -29,6 +29,7 @@ struct registered {
 struct lx_registry {
     lanex_epoch epoch;
     struct registered *table;
+    bool closed; /* calls that began before destroy may come here after it */
 };
 
 int lx_registry_create(struct lx_registry **ret_registry)
@@ -93,10 +94,13 @@ void lanex_actor_unref(lanex_actor *actor)
     if (atomic_fetch_sub_explicit(&actor->refs, 1, memory_order_acq_rel) != 1)
         return;
     ex = actor->executor;
+    /* The actor may be gone once it is pushed, and with it the executor's memory. */
+    lx_executor_hold_memory(ex);
     if (lx_inbox_push(&ex->inbox, &actor->unused, LX_EVENT_ACTOR_UNUSED))
         lx_seat_notify(ex);
     else
         lx_actor_free(actor); /* the executor has ended: nobody else knows the actor */
+    lx_executor_drop_memory(ex);
 }
 
 /* ---- registering and removing ---- */
@@ -209,7 +213,9 @@ int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_l
         return rc;
     lx_epoch_write_acquire(&executor->registry->epoch);
     found = find(executor->registry, key, key_length);
-    if (found != NULL) {
+    if (executor->registry->closed) {
+        rc = -ESHUTDOWN;
+    } else if (found != NULL) {
         actor = found->actor;
         rc = 0;
     } else if ((actor = make_actor(executor, key, key_length, options)) == NULL) {
@@ -243,8 +249,10 @@ int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_len
     found = find(executor->registry, key, key_length);
     if (found != NULL)
         *ret_actor = lanex_actor_ref(found->actor);
+    else
+        rc = executor->registry->closed ? -ESHUTDOWN : -ENOENT;
     lx_epoch_read_release(&executor->registry->epoch);
-    return found != NULL ? 0 : -ENOENT;
+    return rc;
 }
 
 static void apply_remove(struct lanex_executor *ex, struct lx_request *request)
@@ -280,7 +288,7 @@ static int take_out(lanex_executor *executor, const void *key, size_t key_length
     lx_epoch_write_acquire(&executor->registry->epoch);
     found = find(executor->registry, key, key_length);
     if (found == NULL) {
-        rc = -ENOENT;
+        rc = executor->registry->closed ? -ESHUTDOWN : -ENOENT;
     } else {
         request.actor = found->actor;
         rc = lx_seat_request(executor, &request);
@@ -323,19 +331,29 @@ int lanex_actor_cancel_queued_maintenance(lanex_executor *executor, const void *
     return rc;
 }
 
-void lx_registry_destroy(struct lx_registry *registry)
+void lx_registry_close(struct lx_registry *registry)
 {
-    struct registered *entry, *next;
+    struct registered *table, *entry, *next;
 
-    if (registry == NULL)
-        return;
-    HASH_ITER(hh, registry->table, entry, next)
+    lx_epoch_write_acquire(&registry->epoch);
+    table = registry->table;
+    registry->table = NULL;
+    registry->closed = true;
+    lx_epoch_write_release(&registry->epoch);
+    HASH_ITER(hh, table, entry, next)
     {
         lanex_actor *actor = entry->actor;
-        HASH_DEL(registry->table, entry);
+        HASH_DEL(table, entry);
         lx_release(entry);
         lanex_actor_unref(actor);
     }
+}
+
+void lx_registry_destroy(struct lx_registry *registry)
+{
+    if (registry == NULL)
+        return;
+    LX_ASSERT(registry->table == NULL);
     lx_release(registry);
 }
 

@@ -31,7 +31,9 @@ struct lanex_actor {
 
 struct lx_registry;
 int lx_registry_create(struct lx_registry **ret_registry);
-/* All actors still registered lose the registry's reference. */
+/* All actors still registered lose the registry's reference; calls give -ESHUTDOWN from then on. */
+void lx_registry_close(struct lx_registry *registry);
+/* Closed, or never used. NULL is fine. */
 void lx_registry_destroy(struct lx_registry *registry);
 
 /* The turn has seen that the actor is unused, or that a job of an unused one has ended. */

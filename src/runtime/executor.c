@@ -4,6 +4,7 @@
 #include "runtime/executor.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ void lx_executor_hold_memory(struct lanex_executor *ex)
 
 static void free_executor(struct lanex_executor *ex)
 {
+    lx_registry_destroy(ex->registry);
     lx_slab_fini(&ex->jobs);
     lx_slab_fini(&ex->texts);
     lx_slab_fini(&ex->extras);
@@ -70,10 +72,34 @@ void lx_executor_drop_memory(struct lanex_executor *ex)
         free_executor(ex);
 }
 
+void lx_executor_orphan_ending(struct lanex_executor *ex)
+{
+    atomic_fetch_add_explicit(&ex->orphans_ending, 1, memory_order_seq_cst);
+}
+
 void lx_executor_orphan_gone(struct lanex_executor *ex)
 {
     if (atomic_fetch_sub_explicit(&ex->orphans, 1, memory_order_acq_rel) == 1)
         lx_executor_drop_memory(ex);
+}
+
+/*
+ * A job that somebody outside let go of just before it was to be marked is on its way back to the
+ * slab, and one that is just being submitted will go there: waits until all that is in use is
+ * marked. The order of the looks makes it err on the side of waiting: an orphan counts as ending
+ * before the slab has it.
+ */
+static void wait_unmarked(struct lanex_executor *ex, uint64_t marked)
+{
+    for (;;) {
+        uint64_t in_use = lx_slab_in_use(&ex->jobs);
+        uint64_t ending = atomic_load_explicit(&ex->orphans_ending, memory_order_seq_cst);
+        uint64_t left_out = atomic_load_explicit(&ex->jobs_left_out, memory_order_relaxed);
+
+        if (in_use + ending <= marked + left_out)
+            return;
+        sched_yield();
+    }
 }
 
 /*
@@ -83,6 +109,7 @@ void lx_executor_orphan_gone(struct lanex_executor *ex)
 static void adopt_orphans(struct lanex_executor *ex)
 {
     uint32_t limit = lx_slab_limit(&ex->jobs);
+    uint64_t marked = 0;
 
     atomic_store_explicit(&ex->orphans, 1, memory_order_relaxed);
     lx_executor_hold_memory(ex);
@@ -98,11 +125,14 @@ static void adopt_orphans(struct lanex_executor *ex)
             atomic_fetch_add_explicit(&ex->orphans, 1, memory_order_relaxed);
             if (atomic_compare_exchange_strong_explicit(&job->entry.word, &word,
                                                         word | LX_WORD_ORPHAN, memory_order_acq_rel,
-                                                        memory_order_relaxed))
+                                                        memory_order_relaxed)) {
+                marked++;
                 break;
+            }
             atomic_fetch_sub_explicit(&ex->orphans, 1, memory_order_relaxed);
         }
     }
+    wait_unmarked(ex, marked);
     lx_executor_orphan_gone(ex);
 }
 
@@ -251,7 +281,6 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
     if (rc == 0)
         rc = start(ex);
     if (rc < 0) {
-        lx_registry_destroy(ex->registry);
         free_executor(ex);
         return rc;
     }
@@ -332,9 +361,9 @@ static void shut_down(struct lanex_executor *ex)
     lx_seat_close(ex);
     lx_threads_stop_reaper(ex);
     lx_contain_release(&ex->config);
+    lx_threads_quiet_doors(ex);
     close_doors(ex, ex->config.pool_size, true, true);
-    lx_registry_destroy(ex->registry);
-    ex->registry = NULL;
+    lx_registry_close(ex->registry);
     adopt_orphans(ex);
     /* release: partner is the acquire in wait_stopped. */
     atomic_store_explicit(&ex->life, LX_LIFE_STOPPED, memory_order_release);
@@ -419,6 +448,8 @@ int lanex_executor_config(const lanex_executor *executor, lanex_config *ret_conf
 {
     if (executor == NULL || ret_config == NULL || ret_config->size != sizeof *ret_config)
         return -EINVAL;
+    if (lx_executor_forked(executor))
+        return -ECHILD;
     *ret_config = executor->config;
     return 0;
 }

@@ -21,8 +21,9 @@
 #include "sync/inbox.h"
 #include "sync/slab.h"
 
-#define LX_LINE 64u /* bytes of a cache line: what different threads write lies on different ones  \
-                     */
+#define LX_LINE                                                                                    \
+    64u /* bytes of a cache line: what different threads write lies on different ones              \
+         */
 #define LX_PANIC_TEXT 512u /* bytes kept of a panic's text, with the NUL */
 
 /* What the calling thread is to lanex; zero on threads that are not ours. */
@@ -169,6 +170,15 @@ struct lanex_executor {
     _Atomic uint64_t memory;      /* 1 for all users, 1 an actor, port or ring, 1 for all orphans */
     _Atomic uint64_t
         orphans; /* jobs held outside when it ended, plus 1 while destroy counts them */
+    _Atomic uint64_t orphans_ending; /* of them, those whose memory is going back or has gone */
+    _Atomic uint64_t jobs_left_out;  /* objects whose numbers are used up */
+    /*
+     * Threads that are not ours and are ringing one of our doors. Destroy sets doors_closing, then
+     * waits for 0: who counts itself later does not ring. Both words are sequentially consistent,
+     * since each side stores one and loads the other.
+     */
+    _Atomic uint32_t ringers;
+    _Atomic uint32_t doors_closing;
     _Atomic uint64_t foreign_messages; /* ring messages sent by threads without a door */
 };
 
@@ -204,6 +214,8 @@ bool lx_executor_forked(const struct lanex_executor *ex);
 int lx_executor_check(const struct lanex_executor *ex);
 void lx_executor_hold_memory(struct lanex_executor *ex);
 void lx_executor_drop_memory(struct lanex_executor *ex);
+/* An object that was marked as orphan goes back to the slab; has gone back. */
+void lx_executor_orphan_ending(struct lanex_executor *ex);
 void lx_executor_orphan_gone(struct lanex_executor *ex);
 
 /* ---- threads.c ---- */
@@ -213,6 +225,10 @@ int lx_threads_start(struct lanex_executor *ex);
 void lx_thread_report(struct lanex_executor *ex, int result);
 void lx_threads_stop_workers(struct lanex_executor *ex);
 void lx_threads_stop_reaper(struct lanex_executor *ex);
+/* Wakes the thread behind one of ex's doors; nothing once the doors are closing. */
+void lx_threads_ring(struct lanex_executor *ex, struct lx_door *door);
+/* Nobody uses a door any more when this returns. Called when our threads have ended. */
+void lx_threads_quiet_doors(struct lanex_executor *ex);
 
 /* ---- seat.c ---- */
 
@@ -243,7 +259,8 @@ void lx_worker_leave_panicked(struct lx_worker *worker) __attribute__((noreturn)
 
 /* ---- reaper.c ---- */
 void *lx_reaper_main(void *executor);
-void lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind);
+/* Who pushes tells it afterwards. False, and nothing pushed, once the thread has ended. */
+bool lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind);
 void lx_reaper_tell(struct lanex_executor *ex);
 /* Waits until everything pushed before has been handled. */
 void lx_reaper_flush(struct lanex_executor *ex);

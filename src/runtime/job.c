@@ -40,14 +40,14 @@ static bool renumber(struct lanex_executor *ex, struct lanex_job *job)
     return true;
 }
 
+/* An object whose 2^36 generations are used up is left out for ever: 128 bytes of many hours. */
 static struct lanex_job *allocate(struct lanex_executor *ex)
 {
     for (;;) {
         struct lanex_job *job = lx_slab_alloc(&ex->jobs);
-        /* An object whose 2^36 generations are used up is left out for ever: 128 bytes in many
-         * years. */
         if (job == NULL || renumber(ex, job))
             return job;
+        atomic_fetch_add_explicit(&ex->jobs_left_out, 1, memory_order_relaxed);
     }
 }
 
@@ -211,6 +211,8 @@ void lx_job_release(struct lanex_job *job, uint32_t holds)
     LX_ASSERT(job->entry.status != LANEX_STATUS_OK || job->entry.response[1] == 0);
     lx_job_clear_response(job);
     atomic_store_explicit(&job->entry.word, 0, memory_order_relaxed);
+    if ((before & LX_WORD_ORPHAN) != 0)
+        lx_executor_orphan_ending(ex);
     free_job(ex, job);
     if ((before & LX_WORD_ORPHAN) != 0)
         lx_executor_orphan_gone(ex);

@@ -131,7 +131,11 @@ static bool ring_bell(lanex_port *port)
     if (rc == 0 || !lx_ring_can_retry(rc) ||
         atomic_exchange_explicit(&port->retrying, 1, memory_order_acq_rel) != 0)
         return false;
-    lx_reaper_push(port->executor, &port->retry.node, LX_REAP_POST);
+    if (!lx_reaper_push(port->executor, &port->retry.node, LX_REAP_POST)) {
+        /* The executor has ended, and nobody is left to try again. */
+        atomic_store_explicit(&port->retrying, 0, memory_order_relaxed);
+        return false;
+    }
     lx_reaper_tell(port->executor);
     return true;
 }

@@ -17,17 +17,16 @@ struct retries {
     uint64_t pause_ns;
 };
 
-void lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind)
+bool lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind)
 {
-    bool open = lx_inbox_push(&ex->reaper_inbox, node, kind);
-    LX_ASSERT(open); /* it is never closed: the thread outlives the seat */
+    return lx_inbox_push(&ex->reaper_inbox, node, kind);
 }
 
 void lx_reaper_tell(struct lanex_executor *ex)
 {
     /* Partner: the exchange in lx_reaper_main. */
     if (atomic_exchange_explicit(&ex->reaper_told, 1, memory_order_seq_cst) == 0)
-        lx_door_message(lx_own_door(), &ex->reaper_door);
+        lx_threads_ring(ex, &ex->reaper_door);
 }
 
 static void try_post(struct retries *retries, struct lx_post_retry *retry)
@@ -93,7 +92,9 @@ void lx_reaper_flush(struct lanex_executor *ex)
     struct lx_request request = {.apply = NULL};
 
     atomic_init(&request.done, 0);
-    lx_reaper_push(ex, &request.node, LX_REAP_FLUSH);
+    /* A destroy that overtook a drain has flushed for it. */
+    if (!lx_reaper_push(ex, &request.node, LX_REAP_FLUSH))
+        return;
     lx_reaper_tell(ex);
     lx_request_wait(&request);
 }
@@ -111,13 +112,13 @@ void *lx_reaper_main(void *arg)
         uintptr_t link;
 
         atomic_exchange_explicit(&ex->reaper_told, 0, memory_order_seq_cst);
-        link = lx_inbox_take(&ex->reaper_inbox, LX_INBOX_EMPTY);
+        /* What was pushed before reap_stop was set is taken; what comes later must fail. */
+        link = lx_inbox_take(&ex->reaper_inbox, stop != 0 ? LX_INBOX_CLOSED : LX_INBOX_EMPTY);
         while (link != LX_INBOX_EMPTY) {
             uintptr_t next = lx_inbox_node_of(link)->next;
             reap(&retries, link);
             link = next;
         }
-        /* What was pushed before reap_stop was set has been taken. */
         if (stop != 0) {
             give_up(&retries);
             return NULL;

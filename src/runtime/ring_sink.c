@@ -131,6 +131,8 @@ void lx_ring_deliver(struct lanex_job *job)
     retry->user_data = user_data;
     retry->res = res;
     retry->done = job_posted;
-    lx_reaper_push(ex, &retry->node, LX_REAP_POST);
-    lx_reaper_tell(ex);
+    if (lx_reaper_push(ex, &retry->node, LX_REAP_POST))
+        lx_reaper_tell(ex);
+    else
+        job_posted(retry); /* the executor has ended: nobody is left to try again */
 }

@@ -108,7 +108,7 @@ void lx_wake_one(struct lanex_executor *ex)
                                                      memory_order_seq_cst, memory_order_seq_cst))
             return; /* whoever cleared it next looks again */
         if (claim_sleeper(queue, &worker)) {
-            lx_door_message(lx_own_door(), &ex->workers[worker].door);
+            lx_threads_ring(ex, &ex->workers[worker].door);
             return;
         }
         atomic_store_explicit(&queue->waking, 0, memory_order_seq_cst);

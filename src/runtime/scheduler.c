@@ -15,7 +15,7 @@ void lx_scheduler_tell(struct lanex_executor *ex)
     /* acq_rel: ordered after the push that it tells of; partner is the exchange in
      * lx_scheduler_main. */
     if (atomic_exchange_explicit(&ex->scheduler_told, 1, memory_order_seq_cst) == 0)
-        lx_door_message(lx_own_door(), &ex->scheduler_door);
+        lx_threads_ring(ex, &ex->scheduler_door);
 }
 
 void *lx_scheduler_main(void *arg)

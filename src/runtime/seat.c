@@ -23,8 +23,9 @@
 #include "sync/futex.h"
 #include "sync/seams.h"
 
-#define LX_TURN_EVENTS     64u /* events a turn handles before others get the admission state */
-#define LX_SUBMITTER_TURNS 2u  /* turns a submitter runs before it leaves the rest to lanex-sched  \
+#define LX_TURN_EVENTS 64u /* events a turn handles before others get the admission state */
+#define LX_SUBMITTER_TURNS                                                                         \
+    2u                         /* turns a submitter runs before it leaves the rest to lanex-sched  \
                                 */
 #define LX_WORKER_TURNS    4u  /* likewise a worker */
 #define LX_SCHEDULER_TURNS 64u /* likewise lanex-sched, before it looks at its door again */
@@ -50,6 +51,14 @@ static void handle_end(struct lanex_executor *ex, struct lanex_job *job, bool pa
     lx_job_release(job, LX_WORD_HOLD);
 }
 
+static void set_exact_time(struct lx_admission *adm)
+{
+    uint64_t now = lx_now_ns();
+
+    if (now > adm->now_ns)
+        lx_admission_begin(adm, now);
+}
+
 static void handle_event(struct lanex_executor *ex, uintptr_t link)
 {
     struct lx_inbox_node *node = lx_inbox_node_of(link);
@@ -58,6 +67,10 @@ static void handle_event(struct lanex_executor *ex, uintptr_t link)
 
     switch (lx_inbox_kind_of(link)) {
     case LX_EVENT_SUBMIT:
+        /* A turn without timers has begun with the coarse time, by which a deadline that has passed
+         * may look like one to come. */
+        if (((struct lanex_job *)node)->entry.extra != NULL)
+            set_exact_time(&ex->admission);
         lx_admission_submit(&ex->admission, &((struct lanex_job *)node)->entry);
         break;
     case LX_EVENT_END:
@@ -122,6 +135,14 @@ static void hand_out(struct lanex_executor *ex, bool takes_job, struct turn_resu
     ex->admission.dispatched = (struct lx_job_list){NULL, NULL, 0};
 }
 
+static void push_to_reaper(struct lanex_executor *ex, struct lx_inbox_node *node,
+                           enum lx_reap_kind kind)
+{
+    bool open = lx_reaper_push(ex, node, kind);
+
+    LX_ASSERT(open); /* the thread outlives the seat */
+}
+
 static void hand_to_reaper(struct lanex_executor *ex, struct turn_result *result)
 {
     struct lx_job_entry *entry = ex->admission.settled.head;
@@ -138,7 +159,7 @@ static void hand_to_reaper(struct lanex_executor *ex, struct turn_result *result
             entry->response[0] = 0;
             entry->response[1] = 0;
         }
-        lx_reaper_push(ex, (struct lx_inbox_node *)(void *)entry, LX_REAP_JOB);
+        push_to_reaper(ex, (struct lx_inbox_node *)(void *)entry, LX_REAP_JOB);
         result->tell_reaper = true;
         entry = next;
     }
@@ -151,7 +172,7 @@ static void hand_over_gone(struct lanex_executor *ex, struct turn_result *result
     while (ex->gone != NULL) {
         struct lanex_actor *actor = ex->gone;
         ex->gone = actor->gone_next;
-        lx_reaper_push(ex, &actor->unused, LX_REAP_ACTOR);
+        push_to_reaper(ex, &actor->unused, LX_REAP_ACTOR);
         result->tell_reaper = true;
     }
 }
@@ -355,6 +376,8 @@ void lx_seat_close(struct lanex_executor *ex)
         result = (struct turn_result){.own = NULL};
         run_turn(ex, LX_SEAT_SCHEDULER, LX_INBOX_CLOSED, &result);
         LX_ASSERT(!result.wake_worker);
-    } while (result.more);
+        /* What earlier turns left behind may fill a turn before the inbox is looked at. */
+    } while (result.more ||
+             atomic_load_explicit(&ex->inbox.head, memory_order_relaxed) != LX_INBOX_CLOSED);
     lx_reaper_tell(ex);
 }

@@ -3,6 +3,7 @@
  * synchronous ones.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "runtime/executor.h"
@@ -71,6 +72,29 @@ void lx_threads_stop_reaper(struct lanex_executor *ex)
     lx_door_knock(&ex->reaper_door);
     stop_thread(ex->reaper_thread);
     ex->reaper_started = false;
+}
+
+void lx_threads_ring(struct lanex_executor *ex, struct lx_door *door)
+{
+    /* Our own threads have ended before the doors are closed. */
+    if (lx_self.executor == ex) {
+        lx_door_message(lx_own_door(), door);
+        return;
+    }
+    atomic_fetch_add_explicit(&ex->ringers, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&ex->doors_closing, memory_order_seq_cst) == 0)
+        lx_door_message(lx_own_door(), door);
+    /* release: done with the door; partner is the acquire in lx_threads_quiet_doors. */
+    atomic_fetch_sub_explicit(&ex->ringers, 1, memory_order_release);
+}
+
+void lx_threads_quiet_doors(struct lanex_executor *ex)
+{
+    atomic_store_explicit(&ex->doors_closing, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+    /* A ringer is in one short system call. */
+    while (atomic_load_explicit(&ex->ringers, memory_order_acquire) != 0)
+        sched_yield();
 }
 
 void lx_thread_report(struct lanex_executor *ex, int result)
