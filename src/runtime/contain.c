@@ -25,7 +25,8 @@ static bool contain(int signo, siginfo_t *info, void *context)
 
     (void)info;
     (void)context;
-    if (worker == NULL || worker->phase != LX_PHASE_BODY)
+    /* A child that the body forked has no worker's loop to go on with. */
+    if (worker == NULL || worker->phase != LX_PHASE_BODY || lx_executor_forked(worker->executor))
         return false;
     snprintf(worker->panic_text, sizeof worker->panic_text, "SIG%s", signal_name(signo));
     lx_panic_leave(worker);

@@ -34,6 +34,7 @@ CONFIGS = {
     "seat": ["", "-DPUSHERS=3 -DEVENTS=2", "-DPUSH_BY_STORE"],
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
     "park": ["", "-DFIRST=3"],
+    "wake": ["", "-DFIRST=2"],
     "epoch": [
         "",
         "-DNR=2 -DNW=1 -DROUNDS=2",
@@ -42,6 +43,7 @@ CONFIGS = {
     ],
 }
 LONG = {
+    "wake": ["-DWORKERS=3 -DFIRST=1", "-DWORKERS=3 -DFIRST=2", "-DWORKERS=3 -DFIRST=3"],
     "seat": ["-DPUSHERS=4 -DEVENTS=2"],
     "port": ["-DPRODUCERS=3 -DITEMS=3"],
     "epoch": [
@@ -54,6 +56,7 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("wake", "MUT_NO_LOOK_AFTER_FAILED_CLAIM"): "-DWORKERS=3 -DFIRST=2",
     ("epoch", "MUT_HEIR_NOT_WOKEN"): "-DNR=1 -DNW=3 -DQUIT_R=0",
     ("seat", "MUT_NO_FENCE_IN_PUSHER"): "-DPUSH_BY_STORE",
 }
