@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sync/assert.h"
+#include "sync/futex.h"
 
 /* Bytes of an alternate stack for handlers, beside what the kernel itself pushes. */
 #define LX_SIGNAL_STACK_SIZE ((size_t)64 << 10)
@@ -43,7 +44,7 @@ struct contained {
 static struct contained contained_table[LX_CONTAINED_SIGNALS];
 
 /* Counts and installs. Taken in create and destroy only, never in the handler. */
-static pthread_mutex_t containment_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lx_mutex containment_lock;
 static unsigned containment_users; /* under containment_lock */
 
 /*
@@ -235,7 +236,7 @@ int lx_containment_acquire(lx_contained_fn contained)
 {
     int saved_errno = errno;
     int rc = 0;
-    (void)pthread_mutex_lock(&containment_lock);
+    lx_mutex_lock(&containment_lock);
     if (containment_users == 0) {
         size_t done = 0;
         /* Release: partner of the load in on_contained. Before the handlers, so that the first
@@ -253,7 +254,7 @@ int lx_containment_acquire(lx_contained_fn contained)
     }
     if (rc == 0)
         containment_users++;
-    (void)pthread_mutex_unlock(&containment_lock);
+    lx_mutex_unlock(&containment_lock);
     errno = saved_errno;
     return rc;
 }
@@ -261,7 +262,7 @@ int lx_containment_acquire(lx_contained_fn contained)
 void lx_containment_release(void)
 {
     int saved_errno = errno;
-    (void)pthread_mutex_lock(&containment_lock);
+    lx_mutex_lock(&containment_lock);
     LX_ASSERT(containment_users > 0);
     if (--containment_users == 0) {
         for (size_t i = 0; i < LX_CONTAINED_SIGNALS; i++)
@@ -269,7 +270,7 @@ void lx_containment_release(void)
         /* Release: as in acquire. A handler below somebody else's asks nobody from now on. */
         atomic_store_explicit(&contained_hook, NULL, memory_order_release);
     }
-    (void)pthread_mutex_unlock(&containment_lock);
+    lx_mutex_unlock(&containment_lock);
     errno = saved_errno;
 }
 
