@@ -5,9 +5,11 @@
  * writers must be alone. It has a key (1 to 4096 bytes, compared bytewise), a user context that its
  * jobs receive, and an epoch (a reader/writer lock that lanex takes around each job).
  *
- *     lanex_actor_options options = {.size = sizeof options, .context = db, .context_release =
- * db_free}; lanex_actor *actor; int rc = lanex_actor_register(executor, "db0", 3, &options,
- * &actor);   // 1: new, 0: was there
+ *     lanex_actor_options options = {
+ *         .size = sizeof options, .context = db, .context_release = db_free,
+ *     };
+ *     lanex_actor *actor;
+ *     int rc = lanex_actor_register(executor, "db0", 3, &options, &actor); // 1: new, 0: was there
  *     ... submit to `actor` (job.h) ...
  *     lanex_actor_remove(executor, "db0", 3);
  *     lanex_actor_unref(actor);
@@ -15,8 +17,7 @@
  * A handle (lanex_actor *) names one incarnation: after a remove, submissions through the old
  * handle complete `actor_not_registered` even if the key is registered anew. Handles are reference
  * counted; an unref'd handle must not be used. Handles may outlive the executor's destroy (calls
- * then give -ESHUTDOWN), and must be given back before the last executor reference means anything
- * to memory.
+ * then give -ESHUTDOWN); the executor's memory stays until the last of them is given back.
  */
 #ifndef LANEX_ACTOR_H
 #define LANEX_ACTOR_H
@@ -42,9 +43,10 @@ typedef struct lanex_actor_options {
     /* Takes one more reference for lanex_actor_context_acquire; NULL: acquire gives -ENOTSUP. */
     void (*context_retain)(void *context);
     /*
-     * Gives a reference back: called once when the last user of the actor is done (removed, last
-     * job ended, last handle irrelevant). Runs on lanex-reap, or on the thread that dropped the
-     * last use; never under a lock of lanex's and never inside submit. May be NULL.
+     * Gives the reference back: called once, when the actor is removed and its last job has ended,
+     * whether or not handles are left. Runs on lanex-reap, for actors that are still registered at
+     * the executor's end on the thread that ends it; never under a lock of lanex's and never inside
+     * submit. May be NULL.
      */
     void (*context_release)(void *context);
     uint32_t weight; /* share under saturation, 1 to LANEX_WEIGHT_MAX; 0 = 1 */

@@ -5,12 +5,14 @@
  *
  *   none      nobody is told; the response is destroyed.
  *   ticket    the submitter waits, waits with a timeout, or polls. For request/response code.
- *   callback  a function on the worker that ran the job; for jobs that never ran, on lanex-reap.
- * The cheapest. It may submit, cancel and drop references; it must not wait. port      a list of
- * finished jobs that an event loop drains, with one doorbell: an eventfd (epoll, libuv, GLib,
- * sd-event), or a ring message into an io_uring of the caller's. The doorbell rings once per "not
- * yet told", not once per job. ring      one CQE per job in the caller's io_uring, with user_data
- * chosen per job; the response is taken from the job's ticket (lanex_submit_ticket).
+ *   callback  a function on the worker that ran the job; for jobs that never ran, on lanex-reap;
+ *             for deferred answers, on the thread that answers. The cheapest. It may submit, cancel
+ *             and drop references; it must not wait.
+ *   port      a list of finished jobs that an event loop drains, with one doorbell: an eventfd
+ *             (epoll, libuv, GLib, sd-event), or a ring message into an io_uring of the caller's.
+ *             The doorbell rings once per "not yet told", not once per job.
+ *   ring      one CQE per job in the caller's io_uring, with user_data chosen per job; the response
+ *             is taken from the job's ticket (lanex_submit_ticket).
  *
  * What the kernel said to the sender is no receipt: a completion counts as delivered when the
  * consumer took it. The owner of an IORING_SETUP_DEFER_TASKRUN ring sees messages only when it
@@ -112,7 +114,7 @@ typedef struct lanex_sink {
 
 /*
  * Waits until the job is over or for timeout_ns (LANEX_TIME_NEVER: no limit; 0: look).
- * Returns 0 when it is over. Errors: -ETIMEDOUT.
+ * Returns 0 when it is over. Errors: -ETIMEDOUT, -EINVAL, -ECHILD.
  */
 LANEX_API int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns);
 /* 1 if the job is over, 0 if not. */
@@ -158,7 +160,10 @@ typedef struct lanex_port_options {
 LANEX_API int lanex_port_create(lanex_executor *executor, const lanex_port_options *options,
                                 lanex_port **ret_port);
 LANEX_API lanex_port *lanex_port_ref(lanex_port *port);
-/* The last reference destroys what was not taken. Jobs under way hold references of their own. */
+/*
+ * The last reference destroys what was not taken, and the responses of jobs that end later. As with
+ * detach, a ring that is under way may still arrive.
+ */
 LANEX_API void lanex_port_unref(lanex_port *port);
 
 /*
@@ -176,8 +181,8 @@ LANEX_API int lanex_port_drain(lanex_port *port, lanex_completion **ret_completi
 
 /*
  * Closes the port for delivery: responses of jobs that end from now on are destroyed, and the
- * doorbell is silent. What was delivered and not taken stays: drain hands it back. Returns how many
- * that are.
+ * doorbell is silent (a ring that is under way may still arrive). What was delivered and not taken
+ * stays: drain hands it back. Returns how many that are.
  */
 LANEX_API int lanex_port_detach(lanex_port *port);
 

@@ -222,9 +222,10 @@ LANEX_API void lanex_cleanup_pop(bool execute);
 /*
  * Deferred answer: the body keeps its completion as a handle and returns; lane, gate, worker and
  * heavy permit are free at once. Whoever holds the handle answers later, from any thread, exactly
- * once; the handle is gone after the call. Dropping it answers `job_abandoned`. After shutdown
- * answered it, or after the body panicked, the handle is inert: answering it destroys the data and
- * returns -EALREADY. A handle may outlive the executor. An install step defers only from install(),
+ * once; the handle is gone after the call. Dropping it answers `job_abandoned`. An answer
+ * that comes while the body still runs is delivered when it has returned. After shutdown answered
+ * it, or after the body panicked, the handle is inert: answering it destroys the data and returns
+ * -EALREADY. A handle may outlive the executor. An install step defers only from install(),
  * not from run(): -EINVAL there. Errors of lanex_job_defer: -ENOMEM, -EINVAL (not the running job
  * of this thread), -EALREADY.
  */

@@ -45,6 +45,13 @@ enum {
     LX_JOB_FLAG_OVERDUE = 1u << 3,     /* set at dispatch: uses a worker of the reserve */
 };
 
+/* Why a job was settled `maintenance_cancelled`; stands in coalesce_key then. */
+enum lx_cancelled_as {
+    LX_CANCELLED_COALESCED, /* behind an identical one */
+    LX_CANCELLED_DUPLICATE, /* dropped to make room */
+    LX_CANCELLED_NO_ROUTES, /* by lx_admission_cancel_maintenance */
+};
+
 /* The cold part of a job, for the few that have a deadline or an install step. */
 struct lx_job_extra {
     struct lx_timer timer; /* first for urgency, then for the deadline itself */
@@ -72,12 +79,12 @@ struct lx_job_entry {
     uint32_t cost;              /* queued: its cost; admitted: its place in running_jobs */
     uint8_t job_class;
     uint8_t lane;
-    uint8_t coalesce_key;
+    uint8_t coalesce_key; /* once settled: enum lanex_scope, or enum lx_cancelled_as */
     uint8_t flags;
 
     _Atomic uint32_t word; /* runtime: holds and delivery bits, see runtime/job.h */
     _Atomic uint8_t state; /* enum lx_job_state; written by the turn, read also by views */
-    uint8_t event;         /* runtime: what the job stands for in the inbox */
+    uint8_t answered;      /* runtime: 1 once a build has returned, whose response is kept */
     uint8_t sink_kind;     /* runtime */
     uint8_t status;        /* enum lanex_status: written at settling, else by the worker */
 };

@@ -89,6 +89,8 @@ void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
     uint32_t cap;
 
     if (refusal != LANEX_STATUS_OK) {
+        if (refusal == LANEX_STATUS_MAINTENANCE_CANCELLED)
+            job->coalesce_key = LX_CANCELLED_COALESCED;
         lx_settle(adm, job, refusal);
         return;
     }
@@ -253,6 +255,7 @@ uint32_t lx_admission_cancel_maintenance(struct lx_admission *adm, struct lx_act
         return 0;
     while ((job = lx_queue_oldest(actor, LANEX_CLASS_MAINTENANCE, (1u << LX_LISTS) - 1)) != NULL) {
         lx_queue_remove(adm, job);
+        job->coalesce_key = LX_CANCELLED_NO_ROUTES;
         lx_settle(adm, job, LANEX_STATUS_MAINTENANCE_CANCELLED);
         count++;
     }

@@ -241,6 +241,7 @@ void lx_queue_drop_duplicates(struct lx_admission *adm, struct lx_actor_entry *a
     while (victims != NULL) {
         job = victims;
         victims = job->next;
+        job->coalesce_key = LX_CANCELLED_DUPLICATE;
         lx_settle(adm, job, LANEX_STATUS_MAINTENANCE_CANCELLED);
     }
 }
@@ -289,19 +290,19 @@ bool lx_admission_answer_detached(struct lx_admission *adm)
         struct lx_job_entry *b = lx_queue_oldest(actor, 1, (1u << LX_LISTS) - 1);
         struct lx_job_entry *job = a == NULL || (b != NULL && b->arrival < a->arrival) ? b : a;
 
-        if (job == NULL) {
-            LX_ASSERT(actor->queued[0] == 0 && actor->queued[1] == 0);
+        LX_ASSERT(job != NULL);
+        leave_lists(adm, job);
+        actor->queued[job->job_class]--;
+        lx_settle(adm, job, detached_status(actor));
+        left--;
+        /* With the last job: who sees its answer finds the actor idle. */
+        if (actor->queued[0] + actor->queued[1] == 0) {
             adm->detached = actor->detached_next;
             if (adm->detached == NULL)
                 adm->detached_last = NULL;
             actor->flags &= ~(uint32_t)LX_ACTOR_DETACHED;
             actor->largest_cost = 0;
-            continue;
         }
-        leave_lists(adm, job);
-        actor->queued[job->job_class]--;
-        lx_settle(adm, job, detached_status(actor));
-        left--;
     }
     return adm->detached != NULL || adm->closing != NULL;
 }

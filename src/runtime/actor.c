@@ -62,25 +62,44 @@ void lx_actor_free(struct lanex_actor *actor)
 {
     struct lanex_executor *ex = actor->executor;
 
-    if (actor->context_release != NULL)
-        actor->context_release(actor->context);
     lx_release(actor);
     lx_executor_drop_memory(ex);
 }
 
+void lx_actor_release_context(struct lanex_actor *actor)
+{
+    if (actor->context_release != NULL)
+        actor->context_release(actor->context);
+    lanex_actor_unref(actor);
+}
+
+static bool is_idle(const struct lx_actor_entry *entry)
+{
+    return lx_actor_entry_idle(entry) && entry->built == NULL &&
+           (entry->flags & LX_ACTOR_DETACHED) == 0;
+}
+
 void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor)
 {
-    if (!actor->is_unused || !lx_actor_entry_idle(&actor->entry) || actor->entry.built != NULL ||
-        (actor->entry.flags & LX_ACTOR_DETACHED) != 0)
+    if (actor->stage != LX_ACTOR_REMOVED || !is_idle(&actor->entry))
         return;
-    actor->is_unused = false;
+    actor->stage = LX_ACTOR_RELEASED;
+    actor->gone_next = ex->gone;
+    ex->gone = actor;
+}
+
+void lx_actor_unused(struct lanex_executor *ex, struct lanex_actor *actor)
+{
+    LX_ASSERT(actor->stage == LX_ACTOR_RELEASED && is_idle(&actor->entry));
+    actor->stage = LX_ACTOR_UNUSED;
     actor->gone_next = ex->gone;
     ex->gone = actor;
 }
 
 lanex_actor *lanex_actor_ref(lanex_actor *actor)
 {
-    atomic_fetch_add_explicit(&actor->refs, 1, memory_order_relaxed);
+    if (actor != NULL)
+        atomic_fetch_add_explicit(&actor->refs, 1, memory_order_relaxed);
     return actor;
 }
 
@@ -96,7 +115,7 @@ void lanex_actor_unref(lanex_actor *actor)
     ex = actor->executor;
     /* The actor may be gone once it is pushed, and with it the executor's memory. */
     lx_executor_hold_memory(ex);
-    if (lx_inbox_push(&ex->inbox, &actor->unused, LX_EVENT_ACTOR_UNUSED))
+    if (lx_inbox_push(&ex->inbox, &actor->node, LX_EVENT_ACTOR_UNUSED))
         lx_seat_notify(ex);
     else
         lx_actor_free(actor); /* the executor has ended: nobody else knows the actor */
@@ -202,7 +221,7 @@ int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_l
                          const lanex_actor_options *options, lanex_actor **ret_actor)
 {
     struct registered *found;
-    lanex_actor *actor;
+    lanex_actor *actor = NULL;
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
@@ -258,20 +277,17 @@ int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_len
 static void apply_remove(struct lanex_executor *ex, struct lx_request *request)
 {
     lx_admission_remove(&ex->admission, &request->actor->entry);
+    request->actor->stage = LX_ACTOR_REMOVED;
+    lx_actor_maybe_gone(ex, request->actor);
     request->result = 0;
 }
 
 static void apply_retire(struct lanex_executor *ex, struct lx_request *request)
 {
-    struct lx_actor_entry *entry = &request->actor->entry;
-
-    if (!lx_actor_entry_idle(entry) || entry->built != NULL ||
-        (entry->flags & LX_ACTOR_DETACHED) != 0) {
+    if (is_idle(&request->actor->entry))
+        apply_remove(ex, request);
+    else
         request->result = -EBUSY;
-        return;
-    }
-    lx_admission_remove(&ex->admission, entry);
-    request->result = 0;
 }
 
 static int take_out(lanex_executor *executor, const void *key, size_t key_length,
@@ -296,10 +312,8 @@ static int take_out(lanex_executor *executor, const void *key, size_t key_length
             HASH_DEL(executor->registry->table, found);
     }
     lx_epoch_write_release(&executor->registry->epoch);
-    if (rc == 0) {
-        lx_release(found);
-        lanex_actor_unref(request.actor); /* the registry's */
-    }
+    if (rc == 0)
+        lx_release(found); /* the registry's reference goes with the context */
     return rc;
 }
 
@@ -345,7 +359,7 @@ void lx_registry_close(struct lx_registry *registry)
         lanex_actor *actor = entry->actor;
         HASH_DEL(table, entry);
         lx_release(entry);
-        lanex_actor_unref(actor);
+        lx_actor_release_context(actor);
     }
 }
 

@@ -3,43 +3,62 @@
 
 #include <lanex/actor.h>
 
+#include <stddef.h>
+
 #include "admission/entry.h"
 #include "sync/inbox.h"
 
 /*
- * An actor. Its memory is freed by lanex-reap, after the turn has seen LX_EVENT_ACTOR_UNUSED (so
- * that no submission through a handle can still be in the inbox) and the last of its jobs has
- * ended.
+ * How an actor ends: it is removed; the last of its jobs ends, and lanex-reap releases its context
+ * and the registry's reference; the last handle goes, and the turn sees LX_EVENT_ACTOR_UNUSED,
+ * behind every submission that was made through a handle; lanex-reap frees the memory. Owned by the
+ * turn.
  */
+enum lx_actor_stage {
+    LX_ACTOR_LIVES,
+    LX_ACTOR_REMOVED,
+    LX_ACTOR_RELEASED, /* lanex-reap has it, for its context */
+    LX_ACTOR_UNUSED,   /* lanex-reap has it, for its memory */
+};
+
 struct lanex_actor {
     struct lx_actor_entry entry; /* first: jobs point to it; owned by the turn */
 
-    struct lx_inbox_node unused;   /* for LX_EVENT_ACTOR_UNUSED, and then for the reaper */
+    struct lx_inbox_node node;     /* for the reaper, for LX_EVENT_ACTOR_UNUSED, for the reaper */
     struct lanex_actor *gone_next; /* in lanex_executor.gone */
     struct lanex_executor *executor;
     lanex_epoch epoch;
     void *context;
     void (*context_retain)(void *context);
     void (*context_release)(void *context);
-    /* Handles, plus one for the registry while it is registered. At 0 it is pushed as unused. */
+    /* Handles, plus one of the registry until the context is released. At 0 it is pushed as unused.
+     */
     _Atomic uint32_t refs;
     uint32_t key_length;
-    bool is_unused; /* the turn has seen it unused; freed when its last job ends. Owned by the turn
-                     */
+    enum lx_actor_stage stage;
     unsigned char key[];
 };
 
 struct lx_registry;
 int lx_registry_create(struct lx_registry **ret_registry);
-/* All actors still registered lose the registry's reference; calls give -ESHUTDOWN from then on. */
+/* Releases all actors that are still registered; calls give -ESHUTDOWN from now on. At the end of
+ * the executor, when its threads have ended and the inbox is closed. */
 void lx_registry_close(struct lx_registry *registry);
-/* Closed, or never used. NULL is fine. */
+/* Frees the memory; NULL is fine. */
 void lx_registry_destroy(struct lx_registry *registry);
 
-/* The turn has seen that the actor is unused, or that a job of an unused one has ended. */
+/* In a turn: the actor is removed, and something of it has ended. */
 void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor);
-/* Releases the context and frees the memory: the reaper's part, or destroy's. */
+/* In a turn: its last reference is gone. */
+void lx_actor_unused(struct lanex_executor *ex, struct lanex_actor *actor);
+/* The reaper's parts. */
+void lx_actor_release_context(struct lanex_actor *actor);
 void lx_actor_free(struct lanex_actor *actor);
+
+static inline struct lanex_actor *lx_actor_of_node(struct lx_inbox_node *node)
+{
+    return (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, node));
+}
 
 static inline struct lanex_actor *lx_actor_of(struct lx_actor_entry *entry)
 {

@@ -26,9 +26,11 @@ static bool contain(int signo, siginfo_t *info, void *context)
     (void)info;
     (void)context;
     /* A child that the body forked has no worker's loop to go on with. */
-    if (worker == NULL || worker->phase != LX_PHASE_BODY || lx_executor_forked(worker->executor))
+    if (worker == NULL || worker->phase == LX_PHASE_NONE || lx_executor_forked(worker->executor))
         return false;
-    snprintf(worker->panic_text, sizeof worker->panic_text, "SIG%s", signal_name(signo));
+    /* One raised by a clean-up ends that clean-up; the first reason stays. */
+    if (worker->phase == LX_PHASE_BODY)
+        snprintf(worker->panic_text, sizeof worker->panic_text, "SIG%s", signal_name(signo));
     lx_panic_leave(worker);
 }
 

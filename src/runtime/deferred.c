@@ -10,19 +10,30 @@
 #include "sync/futex.h"
 #include "sync/seams.h"
 
+/*
+ * An answer that comes while the body still runs is kept in the job, and the worker delivers it
+ * once it has filed the end: who sees the completion finds the job's slot free, as always.
+ */
+enum deferred_state {
+    DEFERRED_OPEN,     /* listed: nobody has answered */
+    DEFERRED_ANSWERED, /* the response is in the job, or on its way to the sink */
+    DEFERRED_INERT,    /* a panic or shutdown has answered instead */
+};
+
 struct lanex_deferred {
     struct lanex_executor *executor;
-    struct lanex_job *job; /* its delivery's hold is ours while the handle is listed */
-    /* In the list while nobody has claimed it; under the list's mutex. */
-    bool listed;
+    struct lanex_job *job; /* its delivery's hold is ours while the handle is open */
+    /* Under the list's mutex, up to `next`. */
+    enum deferred_state state;
+    bool body_runs;
+    unsigned refs; /* the user's, and the worker's while the body runs */
     struct lanex_deferred *prev, *next;
 };
 
 struct lx_deferred_list {
     struct lx_mutex mutex;
     struct lanex_deferred *first;
-    _Atomic uint32_t answering; /* claimed and not delivered yet; shutdown waits for 0 */
-    bool closed;
+    _Atomic uint32_t answering; /* answered and not delivered yet; shutdown waits for 0 */
 };
 
 int lx_deferred_list_create(struct lanex_executor *ex)
@@ -37,31 +48,31 @@ void lx_deferred_list_destroy(struct lanex_executor *ex)
     ex->deferred = NULL;
 }
 
-static void unlist(struct lx_deferred_list *list, struct lanex_deferred *deferred)
+/* Out of the list, into a state that is final. Under the mutex. */
+static void close_handle(struct lx_deferred_list *list, struct lanex_deferred *deferred,
+                         enum deferred_state state)
 {
+    LX_ASSERT(deferred->state == DEFERRED_OPEN);
     if (deferred->prev != NULL)
         deferred->prev->next = deferred->next;
     else
         list->first = deferred->next;
     if (deferred->next != NULL)
         deferred->next->prev = deferred->prev;
-    deferred->listed = false;
+    deferred->state = state;
 }
 
-/* True for exactly one caller: the right and the duty to answer. Followed by answered(). */
-static bool claim(struct lanex_deferred *deferred)
+/* Gives a reference to the handle back and unlocks the list's mutex. */
+static void unlock_and_drop(struct lanex_deferred *deferred)
 {
-    struct lx_deferred_list *list = deferred->executor->deferred;
-    bool ours;
+    struct lanex_executor *ex = deferred->executor;
+    bool last = --deferred->refs == 0;
 
-    lx_mutex_lock(&list->mutex);
-    ours = deferred->listed;
-    if (ours) {
-        unlist(list, deferred);
-        atomic_fetch_add_explicit(&list->answering, 1, memory_order_relaxed);
+    lx_mutex_unlock(&ex->deferred->mutex);
+    if (last) {
+        lx_release(deferred);
+        lx_executor_drop_memory(ex);
     }
-    lx_mutex_unlock(&list->mutex);
-    return ours;
 }
 
 static void answered(struct lx_deferred_list *list)
@@ -70,6 +81,8 @@ static void answered(struct lx_deferred_list *list)
     if (atomic_fetch_sub_explicit(&list->answering, 1, memory_order_release) == 1)
         lx_futex_wake(&list->answering, LX_FUTEX_ALL);
 }
+
+/* ---- the body's side ---- */
 
 int lanex_job_defer(lanex_job *job, lanex_deferred **ret_deferred)
 {
@@ -83,13 +96,17 @@ int lanex_job_defer(lanex_job *job, lanex_deferred **ret_deferred)
         return -EINVAL;
     if (worker->deferred != NULL)
         return -EALREADY;
+    /* What was answered before does not count. First, since its destructor may panic. */
+    lx_job_set_ok(job, NULL, NULL);
     ex = worker->executor;
     deferred = lx_allocate_zeroed(sizeof *deferred);
     if (deferred == NULL)
         return -ENOMEM;
     deferred->executor = ex;
     deferred->job = job;
-    deferred->listed = true;
+    deferred->state = DEFERRED_OPEN;
+    deferred->body_runs = true;
+    deferred->refs = 2;
     lx_executor_hold_memory(ex);
     lx_mutex_lock(&ex->deferred->mutex);
     deferred->next = ex->deferred->first;
@@ -97,71 +114,9 @@ int lanex_job_defer(lanex_job *job, lanex_deferred **ret_deferred)
         deferred->next->prev = deferred;
     ex->deferred->first = deferred;
     lx_mutex_unlock(&ex->deferred->mutex);
-    /* From now on the handle may be answered by anybody; the worker only remembers that it exists.
-     */
-    lx_job_clear_response(job);
     worker->deferred = deferred;
     *ret_deferred = deferred;
     return 0;
-}
-
-static void free_handle(lanex_deferred *deferred)
-{
-    struct lanex_executor *ex = deferred->executor;
-
-    lx_release(deferred);
-    lx_executor_drop_memory(ex);
-}
-
-int lanex_deferred_respond(lanex_deferred *deferred, void *data, void (*destroy)(void *data))
-{
-    struct lx_deferred_list *list;
-
-    if (deferred == NULL)
-        return -EINVAL;
-    list = deferred->executor->deferred;
-    if (!claim(deferred)) {
-        if (destroy != NULL && data != NULL)
-            destroy(data);
-        free_handle(deferred);
-        return -EALREADY;
-    }
-    lx_job_set_ok(deferred->job, data, destroy);
-    lx_deliver(deferred->job);
-    answered(list);
-    free_handle(deferred);
-    return 0;
-}
-
-static int answer_error(lanex_deferred *deferred, enum lanex_status status, const char *code,
-                        const char *message, bool retryable)
-{
-    struct lx_deferred_list *list = deferred->executor->deferred;
-
-    if (!claim(deferred)) {
-        free_handle(deferred);
-        return -EALREADY;
-    }
-    lx_job_set_error(deferred->job, status, code, message, retryable);
-    lx_deliver(deferred->job);
-    answered(list);
-    free_handle(deferred);
-    return 0;
-}
-
-int lanex_deferred_respond_error(lanex_deferred *deferred, const char *code, const char *message,
-                                 bool retryable)
-{
-    if (deferred == NULL || code == NULL)
-        return -EINVAL;
-    return answer_error(deferred, LANEX_STATUS_JOB_FAILED, code, message, retryable);
-}
-
-void lanex_deferred_drop(lanex_deferred *deferred)
-{
-    if (deferred != NULL)
-        answer_error(deferred, LANEX_STATUS_JOB_ABANDONED, "job_abandoned",
-                     "the deferred answer was dropped", false);
 }
 
 bool lx_deferred_disarm(struct lanex_deferred *deferred)
@@ -170,32 +125,140 @@ bool lx_deferred_disarm(struct lanex_deferred *deferred)
     bool ours;
 
     lx_mutex_lock(&list->mutex);
-    ours = deferred->listed;
+    ours = deferred->state == DEFERRED_OPEN;
     if (ours)
-        unlist(list, deferred);
-    lx_mutex_unlock(&list->mutex);
+        close_handle(list, deferred, DEFERRED_INERT);
+    unlock_and_drop(deferred);
     return ours;
 }
+
+bool lx_deferred_leave(struct lanex_deferred *deferred)
+{
+    bool was_answered;
+
+    lx_mutex_lock(&deferred->executor->deferred->mutex);
+    deferred->body_runs = false;
+    was_answered = deferred->state == DEFERRED_ANSWERED;
+    unlock_and_drop(deferred);
+    return was_answered;
+}
+
+/* ---- the holder's side ---- */
+
+struct answer {
+    enum lanex_status status;
+    const char *code, *message;
+    bool retryable;
+    void *data;
+    void (*destroy)(void *data);
+};
+
+static void destroy_data(const struct answer *answer)
+{
+    if (answer->destroy != NULL && answer->data != NULL)
+        answer->destroy(answer->data);
+}
+
+/* The thread may be anybody's: a callback or destructor that destroys the executor from here would
+ * wait for itself, as on a worker. */
+static void deliver_here(struct lanex_job *job, struct lanex_executor *ex)
+{
+    struct lanex_executor *outer = lx_self.answers;
+
+    lx_self.answers = ex;
+    lx_deliver(job);
+    lx_self.answers = outer;
+}
+
+/* The handle is gone after this, but in a forked child. */
+static int give(lanex_deferred *deferred, const struct answer *answer)
+{
+    struct lanex_executor *ex = deferred->executor;
+    struct lx_deferred_list *list = ex->deferred;
+    struct lanex_job *job = deferred->job;
+    bool ours, deliver;
+
+    if (lx_executor_forked(ex))
+        return -ECHILD;
+    lx_executor_hold_memory(
+        ex); /* the handle's may end here, and the answer is still to be given */
+    lx_mutex_lock(&list->mutex);
+    ours = deferred->state == DEFERRED_OPEN;
+    if (ours) {
+        close_handle(list, deferred, DEFERRED_ANSWERED);
+        /* Under the mutex, as the worker must find it; no destructor can run: there was no data. */
+        if (answer->status == LANEX_STATUS_OK)
+            lx_job_set_ok(job, answer->data, answer->destroy);
+        else
+            lx_job_set_error(job, answer->status, answer->code, answer->message, answer->retryable);
+    }
+    deliver = ours && !deferred->body_runs;
+    if (deliver)
+        atomic_fetch_add_explicit(&list->answering, 1, memory_order_relaxed);
+    unlock_and_drop(deferred);
+    if (deliver) {
+        deliver_here(job, ex);
+        answered(list);
+    }
+    if (!ours)
+        destroy_data(answer);
+    lx_executor_drop_memory(ex);
+    return ours ? 0 : -EALREADY;
+}
+
+int lanex_deferred_respond(lanex_deferred *deferred, void *data, void (*destroy)(void *data))
+{
+    const struct answer answer = {.status = LANEX_STATUS_OK, .data = data, .destroy = destroy};
+
+    return deferred != NULL ? give(deferred, &answer) : -EINVAL;
+}
+
+int lanex_deferred_respond_error(lanex_deferred *deferred, const char *code, const char *message,
+                                 bool retryable)
+{
+    const struct answer answer = {
+        .status = LANEX_STATUS_JOB_FAILED,
+        .code = code,
+        .message = message,
+        .retryable = retryable,
+    };
+
+    return deferred != NULL && code != NULL ? give(deferred, &answer) : -EINVAL;
+}
+
+void lanex_deferred_drop(lanex_deferred *deferred)
+{
+    static const struct answer answer = {
+        .status = LANEX_STATUS_JOB_ABANDONED,
+        .code = "job_abandoned",
+        .message = "the deferred answer was dropped",
+    };
+
+    if (deferred != NULL)
+        (void)give(deferred, &answer);
+}
+
+/* ---- the end ---- */
 
 void lx_deferred_shutdown(struct lanex_executor *ex)
 {
     struct lx_deferred_list *list = ex->deferred;
     uint32_t answering;
 
+    /* The workers have ended, so that no body runs. */
     for (;;) {
         struct lanex_job *job = NULL;
 
         lx_mutex_lock(&list->mutex);
         if (list->first != NULL) {
             job = list->first->job;
-            unlist(list, list->first);
+            close_handle(list, list->first, DEFERRED_INERT);
         }
         lx_mutex_unlock(&list->mutex);
         if (job == NULL)
             break;
-        lx_job_clear_response(job);
         job->entry.status = LANEX_STATUS_EXECUTOR_SHUTDOWN;
-        lx_deliver(job);
+        deliver_here(job, ex);
     }
     /* acquire: partner is the release in answered(). */
     while ((answering = atomic_load_explicit(&list->answering, memory_order_acquire)) != 0)

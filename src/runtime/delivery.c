@@ -8,11 +8,7 @@
 
 static void run_callback(struct lanex_job *job)
 {
-    bool outer = lx_self.in_callback;
-
-    lx_self.in_callback = true;
     job->target.callback(lx_completion_of(job), job->sink.callback_arg);
-    lx_self.in_callback = outer;
 }
 
 void lx_deliver(struct lanex_job *job)

@@ -318,7 +318,7 @@ static void wait_deliveries(struct lanex_executor *ex)
 
 static bool on_own_thread(const struct lanex_executor *ex)
 {
-    return lx_self.executor == ex;
+    return lx_self.executor == ex || lx_self.answers == ex;
 }
 
 int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *ret_left)

@@ -121,7 +121,7 @@ struct lanex_executor {
     struct lx_admission admission;
     uintptr_t pending,
         pending_last;         /* events taken from the inbox and not handled yet: tagged links */
-    struct lanex_actor *gone; /* unused and idle: handed to the reaper at the end of the turn */
+    struct lanex_actor *gone; /* handed to the reaper at the end of the turn */
     bool quiet;               /* nothing queued, in flight, or waiting to be answered */
     /* 1: a turn left events or due work behind although the inbox may be empty. */
     _Atomic uint32_t leftover;
@@ -184,10 +184,11 @@ struct lanex_executor {
 
 /* enum of links in the reaper's inbox */
 enum lx_reap_kind {
-    LX_REAP_JOB,   /* a settled job: deliver it, give back both holds */
-    LX_REAP_ACTOR, /* a lanex_actor: release its context and free it */
-    LX_REAP_FLUSH, /* a struct lx_request: everything before it was handled */
-    LX_REAP_POST,  /* a struct lx_post_retry: a ring message that could not be sent yet */
+    LX_REAP_JOB,     /* a settled job: deliver it, give back both holds */
+    LX_REAP_CONTEXT, /* a lanex_actor: release its context and the registry's reference */
+    LX_REAP_ACTOR,   /* a lanex_actor: free it */
+    LX_REAP_FLUSH,   /* a struct lx_request: everything before it was handled */
+    LX_REAP_POST,    /* a struct lx_post_retry: a ring message that could not be sent yet */
 };
 
 /* The calling thread, if it is one of ours. initial-exec: one load off the thread pointer. */
@@ -196,7 +197,7 @@ struct lx_self {
     struct lx_worker *worker;
     struct lx_door *door;
     enum lx_thread_role role;
-    bool in_callback;
+    struct lanex_executor *answers; /* whose deferred job is being answered here */
 };
 extern _Thread_local struct lx_self lx_self
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
@@ -277,7 +278,10 @@ int lx_deferred_list_create(struct lanex_executor *ex);
 void lx_deferred_list_destroy(struct lanex_executor *ex);
 /* Answers all outstanding handles `executor_shutdown`. */
 void lx_deferred_shutdown(struct lanex_executor *ex);
-/* The body panicked: the worker answers, the handle becomes inert. */
+/* The body panicked: the handle becomes inert. False if it was answered before; the worker delivers
+ * in both cases. The handle is no longer the worker's after either of these calls. */
 bool lx_deferred_disarm(struct lanex_deferred *deferred);
+/* The body's end is filed. True if the answer came while it ran: then the worker delivers it. */
+bool lx_deferred_leave(struct lanex_deferred *deferred);
 
 #endif

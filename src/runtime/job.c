@@ -113,6 +113,7 @@ static void fill_entry(struct lanex_job *job, struct lanex_actor *actor,
                               : LANEX_COALESCE_NONE;
     entry->flags = (options->flags & LANEX_JOB_CONFIGURE) != 0 ? LX_JOB_FLAG_CONFIGURE : 0;
     entry->sink_kind = (uint8_t)options->sink.kind;
+    entry->answered = 0;
     entry->status = LANEX_STATUS_OK;
     /* release: after the new number; partner is the acquire in find_job (request.c). */
     atomic_store_explicit(&entry->state, LX_JOB_NEW, memory_order_release);
@@ -190,9 +191,11 @@ int lx_job_create(struct lanex_executor *ex, struct lanex_actor *actor,
     return 0;
 }
 
-void lx_job_discard(struct lanex_executor *ex, struct lanex_job *job)
+void lx_job_discard(struct lanex_job *job)
 {
-    (void)ex;
+    /* The token was given to no job after all. */
+    if ((job->entry.sink_kind & LX_JOB_TOKEN_SHARED) != 0)
+        lx_cancellation_unbind(job->token.shared);
     lx_job_release(job,
                    atomic_load_explicit(&job->entry.word, memory_order_relaxed) & LX_WORD_HOLDS);
 }
@@ -244,19 +247,63 @@ void lx_job_clear_response(struct lanex_job *job)
     } else if (job->entry.status == LANEX_STATUS_OK && job->entry.response[1] != 0) {
         void (*destroy)(void *) = (void (*)(void *))(uintptr_t)job->entry.response[1];
         void *data = (void *)(uintptr_t)job->entry.response[0];
+        job->entry.response[0] = 0;
         job->entry.response[1] = 0;
         destroy(data);
+        return;
     }
     job->entry.response[0] = 0;
     job->entry.response[1] = 0;
 }
 
+/* A response that was replaced. Its destructor is the user's: in a body it may panic, so that the
+ * new one must stand before it runs. */
+struct old_response {
+    struct lx_error_text *text;
+    void *data;
+    void (*destroy)(void *);
+};
+
+static struct old_response take_response(struct lanex_job *job)
+{
+    struct old_response old = {.text = error_text(job)};
+
+    if (old.text == NULL && job->entry.status == LANEX_STATUS_OK) {
+        old.data = (void *)(uintptr_t)job->entry.response[0];
+        old.destroy = (void (*)(void *))(uintptr_t)job->entry.response[1];
+    }
+    job->entry.response[0] = 0;
+    job->entry.response[1] = 0;
+    return old;
+}
+
+static void destroy_old(struct old_response old)
+{
+    if (old.text != NULL)
+        lx_release(old.text);
+    if (old.destroy != NULL)
+        old.destroy(old.data);
+}
+
+void lx_job_drop_build(struct lanex_job *job)
+{
+    uint8_t settled = job->entry.status;
+
+    job->entry.answered = 0;
+    job->entry.status = LANEX_STATUS_OK; /* what the build's response stands under */
+    struct old_response old = take_response(job);
+    job->entry.status = settled;
+    destroy_old(old);
+}
+
 void lx_job_set_ok(struct lanex_job *job, void *data, void (*destroy)(void *))
 {
-    lx_job_clear_response(job);
+    struct old_response old = take_response(job);
+
     job->entry.status = LANEX_STATUS_OK;
     job->entry.response[0] = (uint64_t)(uintptr_t)data;
     job->entry.response[1] = data != NULL ? (uint64_t)(uintptr_t)destroy : 0;
+    destroy_old(old);
 }
 
 int lx_job_set_error(struct lanex_job *job, enum lanex_status status, const char *code,
@@ -265,17 +312,18 @@ int lx_job_set_error(struct lanex_job *job, enum lanex_status status, const char
     size_t code_size = strlen(code) + 1;
     size_t message_size = message != NULL ? strlen(message) + 1 : 1;
     struct lx_error_text *text = lx_allocate(sizeof *text + code_size + message_size);
+    struct old_response old = take_response(job);
 
-    lx_job_clear_response(job);
     job->entry.status = (uint8_t)status;
-    if (text == NULL)
-        return -ENOMEM;
-    text->retryable = retryable;
-    text->message = text->text + code_size;
-    memcpy(text->text, code, code_size);
-    memcpy(text->message, message != NULL ? message : "", message_size);
-    job->entry.response[0] = (uint64_t)(uintptr_t)text;
-    return 0;
+    if (text != NULL) {
+        text->retryable = retryable;
+        text->message = text->text + code_size;
+        memcpy(text->text, code, code_size);
+        memcpy(text->message, message != NULL ? message : "", message_size);
+        job->entry.response[0] = (uint64_t)(uintptr_t)text;
+    }
+    destroy_old(old); /* last: code and message may lie in the data */
+    return text != NULL ? 0 : -ENOMEM;
 }
 
 /* ---- the completion's view ---- */
@@ -297,17 +345,21 @@ static const struct status_text status_texts[] = {
                                         false},
     [LANEX_STATUS_REQUEST_DEADLINE_EXCEEDED] = {"request_deadline_exceeded",
                                                 "deadline passed in phase queue", false},
-    [LANEX_STATUS_MAINTENANCE_CANCELLED] =
-        {"maintenance_cancelled",
-         "maintenance drain coalesced behind an identical queued "
-         "drain",
-         false},
+    [LANEX_STATUS_MAINTENANCE_CANCELLED] = {"maintenance_cancelled", "" /* cancelled_texts */,
+                                            false},
     [LANEX_STATUS_MAINTENANCE_BACKPRESSURE] = {"maintenance_backpressure",
                                                "the maintenance queue is full", true},
     [LANEX_STATUS_EXECUTOR_BACKPRESSURE] = {"executor_backpressure",
                                             "the interactive queue is full", true},
     [LANEX_STATUS_EXECUTOR_SHUTDOWN] = {"executor_shutdown", "the executor is shutting down",
                                         false},
+};
+
+/* Why maintenance was cancelled: enum lx_cancelled_as. */
+static const char *const cancelled_texts[] = {
+    [LX_CANCELLED_COALESCED] = "maintenance drain coalesced behind an identical queued drain",
+    [LX_CANCELLED_DUPLICATE] = "duplicate maintenance drain removed to preserve queue capacity",
+    [LX_CANCELLED_NO_ROUTES] = "maintenance cancelled because the actor has no bound routes",
 };
 
 uint64_t lanex_completion_job(const lanex_completion *completion)
@@ -333,6 +385,8 @@ const char *lanex_completion_message(const lanex_completion *completion)
     const struct lanex_job *job = lx_job_of_completion(completion);
     const struct lx_error_text *text = error_text(job);
 
+    if (job->entry.status == LANEX_STATUS_MAINTENANCE_CANCELLED)
+        return cancelled_texts[job->entry.coalesce_key];
     return text != NULL ? text->message : status_texts[job->entry.status].message;
 }
 
@@ -382,11 +436,11 @@ int lanex_completion_refusal(const lanex_completion *completion, lanex_refusal *
 {
     const struct lanex_job *job = lx_job_of_completion(completion);
 
+    if (job == NULL || ret_refusal == NULL)
+        return -EINVAL;
     if (job->entry.status != LANEX_STATUS_MAINTENANCE_BACKPRESSURE &&
         job->entry.status != LANEX_STATUS_EXECUTOR_BACKPRESSURE)
         return -ENODATA;
-    if (ret_refusal == NULL)
-        return -EINVAL;
     ret_refusal->queue_class = job->entry.job_class;
     ret_refusal->scope = job->entry.coalesce_key; /* events.c: refuse_full */
     ret_refusal->depth = job->entry.response[0];
@@ -401,6 +455,8 @@ void lanex_completion_release(lanex_completion *completion)
     if (completion == NULL)
         return;
     job = lx_job_of_completion(completion);
+    if (lx_executor_forked(lx_job_executor(job)))
+        return;
     lx_job_clear_response(job);
     lx_job_release(job, LX_WORD_HOLD);
 }

@@ -137,7 +137,7 @@ static inline struct lanex_cancellation *lx_job_token(struct lanex_job *job)
 int lx_job_create(struct lanex_executor *ex, struct lanex_actor *actor,
                   const lanex_job_options *options, bool ticket, struct lanex_job **ret_job);
 /* Frees a job that was never pushed. */
-void lx_job_discard(struct lanex_executor *ex, struct lanex_job *job);
+void lx_job_discard(struct lanex_job *job);
 /* Gives holds back; frees the object with the last. */
 void lx_job_release(struct lanex_job *job, uint32_t holds);
 /* The executor whose slab the object lies in: valid for every job, also without an actor. */
@@ -150,5 +150,7 @@ int lx_job_set_error(struct lanex_job *job, enum lanex_status status, const char
 void lx_job_set_ok(struct lanex_job *job, void *data, void (*destroy)(void *));
 /* Destroys what the response owns. */
 void lx_job_clear_response(struct lanex_job *job);
+/* Destroys what a build had answered (entry.answered) whose install step cannot come any more. */
+void lx_job_drop_build(struct lanex_job *job);
 
 #endif

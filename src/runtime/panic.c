@@ -47,7 +47,8 @@ void lanex_cleanup_push(lanex_cleanup *cleanup, void (*fn)(void *arg), void *arg
 {
     struct lx_worker *worker = lx_self.worker;
 
-    LX_ASSERT(worker != NULL && worker->phase == LX_PHASE_BODY);
+    /* Also from a clean-up, which may be an ordinary function of the program's. */
+    LX_ASSERT(worker != NULL && worker->phase != LX_PHASE_NONE);
     cleanup->lanex_fn = fn;
     cleanup->lanex_arg = arg;
     cleanup->lanex_next = worker->cleanups;

@@ -3,8 +3,8 @@
 
 #include "runtime/executor.h"
 
-/* Bytes of a panic's message: the label, the text, and the words around them; longer is cut. */
-#define LX_PANIC_MESSAGE (LX_PANIC_TEXT + 256u)
+/* Bytes of a panic's message: the label, the text, and the words around them. */
+#define LX_PANIC_MESSAGE (LANEX_LABEL_MAX + LX_PANIC_TEXT + 32u)
 
 /* Ends the job of this worker: runs its clean-ups, jumps to the worker's loop. panic_text is set.
  */

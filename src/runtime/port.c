@@ -67,7 +67,8 @@ int lanex_port_create(lanex_executor *executor, const lanex_port_options *option
 
 lanex_port *lanex_port_ref(lanex_port *port)
 {
-    atomic_fetch_add_explicit(&port->refs, 1, memory_order_relaxed);
+    if (port != NULL)
+        atomic_fetch_add_explicit(&port->refs, 1, memory_order_relaxed);
     return port;
 }
 
@@ -212,7 +213,7 @@ static void take_list(lanex_port *port, uintptr_t instead)
 
 int lanex_port_fd(const lanex_port *port)
 {
-    return port->event_fd >= 0 ? port->event_fd : -EINVAL;
+    return port != NULL && port->event_fd >= 0 ? port->event_fd : -EINVAL;
 }
 
 int lanex_port_drain(lanex_port *port, lanex_completion **ret_completions, size_t max)
@@ -243,8 +244,10 @@ int lanex_port_drain(lanex_port *port, lanex_completion **ret_completions, size_
         if (port->ready == LX_PORT_EMPTY)
             return (int)count;
     }
-    /* What is left here would not be told of by the next delivery, if the list was emptied. */
-    if (port->ready != LX_PORT_EMPTY) {
+    /* What is left here would not be told of by the next delivery, if the list was emptied. Who has
+     * detached is not rung any more. */
+    if (port->ready != LX_PORT_EMPTY &&
+        atomic_load_explicit(&port->head, memory_order_relaxed) != LX_PORT_DETACHED) {
         atomic_fetch_add_explicit(&port->balance, 1, memory_order_relaxed);
         if (!ring_bell(port))
             atomic_fetch_sub_explicit(&port->balance, 1, memory_order_relaxed);

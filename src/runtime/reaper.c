@@ -71,11 +71,15 @@ static void reap(struct retries *retries, uintptr_t link)
         job = (struct lanex_job *)node;
         /* The turn's hold first: the delivery's may be the last. */
         lx_job_release(job, LX_WORD_HOLD);
+        if (job->entry.answered != 0)
+            lx_job_drop_build(job);
         lx_deliver(job);
         break;
     case LX_REAP_ACTOR:
-        lx_actor_free(
-            (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, unused)));
+        lx_actor_free(lx_actor_of_node(node));
+        break;
+    case LX_REAP_CONTEXT:
+        lx_actor_release_context(lx_actor_of_node(node));
         break;
     case LX_REAP_POST:
         try_post(retries, (struct lx_post_retry *)(void *)node);

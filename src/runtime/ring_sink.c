@@ -36,7 +36,8 @@ int lanex_ring_attach(lanex_executor *executor, int ring_fd, lanex_ring **ret_ri
 
 lanex_ring *lanex_ring_ref(lanex_ring *ring)
 {
-    atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);
+    if (ring != NULL)
+        atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);
     return ring;
 }
 

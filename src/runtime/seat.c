@@ -46,7 +46,7 @@ static void handle_end(struct lanex_executor *ex, struct lanex_job *job, bool pa
     struct lanex_actor *actor = lx_actor_of(job->entry.actor);
 
     lx_admission_end(&ex->admission, &job->entry, panicked);
-    if (LX_UNLIKELY(actor->is_unused))
+    if (LX_UNLIKELY(actor->stage == LX_ACTOR_REMOVED))
         lx_actor_maybe_gone(ex, actor);
     lx_job_release(job, LX_WORD_HOLD);
 }
@@ -63,7 +63,6 @@ static void handle_event(struct lanex_executor *ex, uintptr_t link)
 {
     struct lx_inbox_node *node = lx_inbox_node_of(link);
     struct lx_request *request;
-    struct lanex_actor *actor;
 
     switch (lx_inbox_kind_of(link)) {
     case LX_EVENT_SUBMIT:
@@ -90,9 +89,7 @@ static void handle_event(struct lanex_executor *ex, uintptr_t link)
         break;
     default:
         LX_ASSERT(lx_inbox_kind_of(link) == LX_EVENT_ACTOR_UNUSED);
-        actor = (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, unused));
-        actor->is_unused = true;
-        lx_actor_maybe_gone(ex, actor);
+        lx_actor_unused(ex, lx_actor_of_node(node));
         break;
     }
 }
@@ -121,9 +118,12 @@ static void hand_out(struct lanex_executor *ex, bool takes_job, struct turn_resu
 
     while (entry != NULL) {
         struct lx_job_entry *next = entry->next;
-        /* The place of the links becomes the place of the response. */
-        entry->response[0] = 0;
-        entry->response[1] = 0;
+        /* The place of the links becomes the place of the response; an install step goes on with
+         * that of its build. */
+        if (entry->answered == 0) {
+            entry->response[0] = 0;
+            entry->response[1] = 0;
+        }
         if (takes_job && result->own == NULL) {
             result->own = lx_job_of(entry);
         } else {
@@ -151,10 +151,11 @@ static void hand_to_reaper(struct lanex_executor *ex, struct turn_result *result
         struct lx_job_entry *next = entry->next;
         struct lx_actor_entry *actor = entry->actor;
 
-        if (actor != NULL && lx_actor_of(actor)->is_unused)
+        if (actor != NULL && lx_actor_of(actor)->stage == LX_ACTOR_REMOVED)
             lx_actor_maybe_gone(ex, lx_actor_of(actor));
-        /* Links of its queue are where the response goes; only a refusal has one already. */
-        if (entry->status != LANEX_STATUS_MAINTENANCE_BACKPRESSURE &&
+        /* Links of its queue are where the response goes; only a refusal has one already, or a
+         * build, whose data lanex-reap destroys. */
+        if (entry->answered == 0 && entry->status != LANEX_STATUS_MAINTENANCE_BACKPRESSURE &&
             entry->status != LANEX_STATUS_EXECUTOR_BACKPRESSURE) {
             entry->response[0] = 0;
             entry->response[1] = 0;
@@ -172,7 +173,8 @@ static void hand_over_gone(struct lanex_executor *ex, struct turn_result *result
     while (ex->gone != NULL) {
         struct lanex_actor *actor = ex->gone;
         ex->gone = actor->gone_next;
-        push_to_reaper(ex, &actor->unused, LX_REAP_ACTOR);
+        push_to_reaper(ex, &actor->node,
+                       actor->stage == LX_ACTOR_UNUSED ? LX_REAP_ACTOR : LX_REAP_CONTEXT);
         result->tell_reaper = true;
     }
 }

@@ -88,13 +88,31 @@ static int push_job(struct lanex_executor *ex, struct lanex_job *job)
     hold_sink(job);
     if (!lx_inbox_push(&ex->inbox, (struct lx_inbox_node *)job, LX_EVENT_SUBMIT)) {
         unhold_sink(job);
-        lx_job_discard(ex, job);
+        lx_job_discard(job);
         return -ESHUTDOWN;
     }
     lx_seat_notify(ex);
     return 0;
 }
 
+/* The number is told before the push: the job may be over, and the caller told of that, before the
+ * push returns. */
+static int push_numbered(struct lanex_executor *ex, struct lanex_job *job, uint64_t *ret_number)
+{
+    uint64_t unset;
+    int rc;
+
+    if (ret_number == NULL)
+        return push_job(ex, job);
+    unset = *ret_number;
+    *ret_number = atomic_load_explicit(&job->number, memory_order_relaxed);
+    rc = push_job(ex, job);
+    if (rc < 0)
+        *ret_number = unset;
+    return rc;
+}
+
+/* After an error *ret_job means nothing. */
 static int submit(struct lanex_actor *actor, const lanex_job_options *options, bool ticket,
                   uint64_t *ret_number, struct lanex_job **ret_job)
 {
@@ -110,20 +128,9 @@ static int submit(struct lanex_actor *actor, const lanex_job_options *options, b
         rc = lx_job_create(actor->executor, actor, options, ticket, &job);
     if (rc < 0)
         return rc;
-    /* Before the push: the job may be over, and the caller told, before the push returns. */
-    uint64_t number = atomic_load_explicit(&job->number, memory_order_relaxed);
-    uint64_t unset = ret_number != NULL ? *ret_number : 0;
-    if (ret_number != NULL)
-        *ret_number = number;
-    rc = push_job(actor->executor, job);
-    if (rc < 0) {
-        if (ret_number != NULL)
-            *ret_number = unset;
-        return rc;
-    }
     if (ret_job != NULL)
         *ret_job = job;
-    return 0;
+    return push_numbered(actor->executor, job, ret_number);
 }
 
 int lanex_submit(lanex_actor *actor, const lanex_job_options *options, uint64_t *ret_job)
@@ -166,11 +173,7 @@ int lanex_submit_by_key(lanex_executor *executor, const void *key, size_t key_le
         rc = lx_job_create(executor, NULL, options, false, &job);
     if (rc < 0)
         return rc;
-    uint64_t number = atomic_load_explicit(&job->number, memory_order_relaxed);
-    rc = push_job(executor, job);
-    if (rc == 0 && ret_job != NULL)
-        *ret_job = number;
-    return rc;
+    return push_numbered(executor, job, ret_job);
 }
 
 static int check_batch(const lanex_submission *submissions, size_t count)
@@ -192,13 +195,33 @@ static int check_batch(const lanex_submission *submissions, size_t count)
 }
 
 /* Takes a chain apart again that was never pushed. */
-static void discard_chain(struct lanex_executor *ex, uintptr_t link)
+static void discard_chain(uintptr_t link)
 {
     while (link != LX_INBOX_EMPTY) {
         struct lx_inbox_node *node = lx_inbox_node_of(link);
         link = node->next;
         unhold_sink((struct lanex_job *)node);
-        lx_job_discard(ex, (struct lanex_job *)node);
+        lx_job_discard((struct lanex_job *)node);
+    }
+}
+
+/*
+ * Numbers are told before the push: once pushed, the jobs belong to the turn. They stand in
+ * since_ns, which the turn sets later, and change places with what was in ret_jobs; a second swap
+ * leaves all as it was.
+ */
+static void swap_numbers(uintptr_t newest, size_t count, uint64_t *ret_jobs)
+{
+    uintptr_t link = newest;
+
+    if (ret_jobs == NULL)
+        return;
+    for (size_t i = count; i-- > 0; link = lx_inbox_node_of(link)->next) {
+        struct lanex_job *job = (struct lanex_job *)lx_inbox_node_of(link);
+        uint64_t before = ret_jobs[i];
+
+        ret_jobs[i] = job->entry.since_ns;
+        job->entry.since_ns = before;
     }
 }
 
@@ -223,26 +246,21 @@ int lanex_submit_batch(const lanex_submission *submissions, size_t count, uint64
 
         rc = lx_job_create(ex, submissions[i].actor, submissions[i].options, false, &job);
         if (rc < 0) {
-            discard_chain(ex, newest);
+            discard_chain(newest);
             return rc;
         }
         hold_sink(job);
+        job->entry.since_ns = atomic_load_explicit(&job->number, memory_order_relaxed);
         ((struct lx_inbox_node *)job)->next = newest;
         newest = lx_inbox_link((struct lx_inbox_node *)job, LX_EVENT_SUBMIT);
         if (oldest == NULL)
             oldest = (struct lx_inbox_node *)job;
     }
-    /* Numbers first: once pushed, the jobs belong to the turn. Walked from the newest back. */
-    if (ret_jobs != NULL) {
-        uintptr_t link = newest;
-        for (size_t i = count; i-- > 0; link = lx_inbox_node_of(link)->next) {
-            struct lanex_job *job = (struct lanex_job *)lx_inbox_node_of(link);
-            ret_jobs[i] = atomic_load_explicit(&job->number, memory_order_relaxed);
-        }
-    }
+    swap_numbers(newest, count, ret_jobs);
     if (!lx_inbox_push_chain(&ex->inbox, newest, oldest, &was_empty)) {
         oldest->next = LX_INBOX_EMPTY;
-        discard_chain(ex, newest);
+        swap_numbers(newest, count, ret_jobs);
+        discard_chain(newest);
         return -ESHUTDOWN;
     }
     lx_seat_notify(ex);

@@ -35,6 +35,8 @@ static bool is_done(const struct lanex_job *job)
 
 int lanex_ticket_poll(const lanex_ticket *ticket)
 {
+    if (ticket == NULL)
+        return -EINVAL;
     return is_done(job_of(ticket)) ? 1 : 0;
 }
 
@@ -47,7 +49,7 @@ lanex_completion *lanex_ticket_completion(lanex_ticket *ticket)
 {
     struct lanex_job *job = job_of(ticket);
 
-    return is_done(job) ? lx_completion_of(job) : NULL;
+    return job != NULL && is_done(job) ? lx_completion_of(job) : NULL;
 }
 
 int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns)
@@ -55,8 +57,12 @@ int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns)
     struct lanex_job *job = job_of(ticket);
     uint64_t deadline = LANEX_TIME_NEVER;
 
+    if (ticket == NULL)
+        return -EINVAL;
     if (is_done(job))
         return 0;
+    if (lx_executor_forked(lx_job_executor(job)))
+        return -ECHILD;
     if (timeout_ns == 0)
         return -ETIMEDOUT;
     if (timeout_ns != LANEX_TIME_NEVER) {

@@ -69,16 +69,17 @@ static bool install_is_next(const struct lx_worker *worker, const struct lanex_j
 static void finish(struct lx_worker *worker, struct lanex_job *job, bool panicked)
 {
     struct lanex_executor *ex = worker->executor;
-    bool deferred = worker->deferred != NULL;
+    struct lanex_deferred *deferred = worker->deferred;
 
     worker->job = NULL;
     worker->deferred = NULL;
-    if (!panicked && !deferred && install_is_next(worker, job)) {
+    if (!panicked && deferred == NULL && install_is_next(worker, job)) {
+        job->entry.answered = 1;
         file(ex, job, LX_EVENT_BUILT);
         return;
     }
     file(ex, job, panicked ? LX_EVENT_END_PANICKED : LX_EVENT_END);
-    if (!deferred)
+    if (deferred == NULL || lx_deferred_leave(deferred))
         lx_deliver(job);
 }
 
@@ -140,14 +141,14 @@ static void after_panic(struct lx_worker *worker)
     worker->cleanups = NULL;
     lx_cancellation_set_current(NULL);
     snprintf(message, sizeof message, "command '%s' panicked: %s", job->label, worker->panic_text);
-    /* A handle that was answered already has delivered: then there is nothing left to answer. */
+    /* An answer that was given through a handle before the panic stays. */
     if (worker->deferred == NULL || lx_deferred_disarm(worker->deferred)) {
-        worker->deferred = NULL;
         if (gate == GATE_WRITE)
             lx_job_set_error(job, LANEX_STATUS_ACTOR_FATAL, "actor_fatal", message, false);
         else
             lx_job_set_error(job, LANEX_STATUS_JOB_PANICKED, "job_panicked", message, false);
     }
+    worker->deferred = NULL;
     leave_gate(actor, gate);
     finish(worker, job, true);
 }

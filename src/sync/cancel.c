@@ -149,6 +149,12 @@ int lx_cancellation_bind(lanex_cancellation *t)
     return met & LX_CANCELLATION_BOUND ? -EBUSY : 0;
 }
 
+void lx_cancellation_unbind(lanex_cancellation *t)
+{
+    /* relaxed: as above */
+    atomic_fetch_and_explicit(&t->word, ~LX_CANCELLATION_BOUND, memory_order_relaxed);
+}
+
 void lx_cancellation_force_slices(bool on)
 {
     atomic_store_explicit(&waitv_mode, on ? WAITV_OFF_FOR_TEST : WAITV_UNTRIED_OR_GOOD,

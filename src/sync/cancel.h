@@ -21,8 +21,8 @@
  * wakes. It is never cleared: a token serves one job, so a stale mark costs one system call at
  * most.
  *
- * BOUND (bit 3): the token has been given to a submission. It is set once, by lx_cancellation_bind,
- * and never cleared: a second job must not share the race of the first.
+ * BOUND (bit 3): the token has been given to a submission. It is set by lx_cancellation_bind, and
+ * cleared only if that submission failed: a second job must not share the race of the first.
  */
 #define LX_CANCELLATION_PENDING    0u
 #define LX_CANCELLATION_RUNNING    1u
@@ -73,6 +73,9 @@ bool lx_cancellation_start(lanex_cancellation *t);
 
 /* Marks the token as given to a job. -EBUSY if it already was. */
 int lx_cancellation_bind(lanex_cancellation *t);
+
+/* Takes the mark back: the job was not submitted after all. */
+void lx_cancellation_unbind(lanex_cancellation *t);
 
 /*
  * Sleeps while *word == expected, until woken, cancelled or timed out; `t` may be NULL.
