@@ -221,6 +221,7 @@ class Watch:
     def look_at_lanes(self, title, keys):
         facts = self.connection.info("lanex")
         self.connection.call("CONFIG RESETSTAT")
+        self.connection.call("INFO server")  # for the lane of INFO itself: the first was reset too
         now = time.monotonic()
         lanes = {}
         for lane in self.LANES:

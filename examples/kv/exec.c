@@ -11,7 +11,7 @@
 #define BODY_OUTPUT_MAX KV_OUTPUT_HIGH
 /* How long a slice of KEYS goes on, and how many buckets it looks at between two looks at the
    clock. It bounds what a write behind it waits. */
-#define SLICE_NS      UINT64_C(500000)
+#define SLICE_NS      UINT64_C(250000)
 #define SLICE_BUCKETS 256u
 /* A reply buffer up to this size is kept for the connection's next group. */
 #define REPLY_KEPT_MAX (64u * 1024u)

@@ -134,6 +134,7 @@ static void write_lanex(struct kv_db *db, const struct kv_info *info, struct kv_
         line_u64(text, "lanex_idle_workers", liveness.idle_workers);
     }
     if (lanex_executor_counters(server->executor, &counters) == 0) {
+        line_u64(text, "lanex_refused_interactive", counters.refused[LANEX_CLASS_INTERACTIVE]);
         line_u64(text, "lanex_turns", counters.turns);
         line_u64(text, "lanex_turns_by_scheduler", counters.turns_by_scheduler);
         line_u64(text, "lanex_wakes", counters.wakes);

@@ -207,13 +207,15 @@ static int bind_and_listen(const char *address, uint16_t port)
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_storage own = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } own = {0};
     socklen_t length = sizeof own;
-    if (getsockname(fd, (struct sockaddr *)&own, &length) < 0)
+    if (getsockname(fd, &own.any, &length) < 0)
         return 0;
-    if (own.ss_family == AF_INET6)
-        return ntohs(((const struct sockaddr_in6 *)&own)->sin6_port);
-    return ntohs(((const struct sockaddr_in *)&own)->sin_port);
+    return ntohs(own.any.sa_family == AF_INET6 ? own.in6.sin6_port : own.in.sin_port);
 }
 
 /* ---- operations ---- */

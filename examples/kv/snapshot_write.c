@@ -207,7 +207,7 @@ void kv_snapshot_writer_destroy(struct kv_snapshot_writer *writer)
         return;
     if (writer->fd >= 0) {
         close(writer->fd);
-        if (!writer->published)
+        if (!writer->published && writer->temporary)
             unlink(writer->temporary);
     }
     free(writer->buffer);

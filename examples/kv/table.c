@@ -62,7 +62,9 @@ int kv_table_init(struct kv_table *table)
 
 void kv_table_fini(struct kv_table *table)
 {
-    while (table->buckets > 0 && table->segments) {
+    if (!table->segments)
+        return;
+    while (table->buckets > 0) {
         struct kv_entry *entry = kv_table_take_last(table, KV_SEGMENT_BUCKETS);
         while (entry) {
             struct kv_entry *next = entry->next;

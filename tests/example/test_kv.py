@@ -16,7 +16,8 @@ import threading
 import time
 import unittest
 
-from kv_client import Server, ServerError, cell_options, encode, eventually, memory_kib, seed
+from kv_client import (
+    LIVENESS_S, Server, ServerError, cell_options, encode, eventually, memory_kib, seed)
 
 IO_URING_SETUP = 425  # the system call
 
@@ -264,6 +265,29 @@ class Plain(unittest.TestCase):
         for lane in ("pure_read", "mutating", "heavy_init", "maintenance"):
             self.assertEqual(info["lane_" + lane]["queued"], "0", lane)
             self.assertEqual(info["lane_" + lane]["running"], "0", lane)
+
+    def test_a_client_that_goes_away_has_its_queued_job_cancelled(self):
+        """A long write holds the database up; of the writes behind it, some clients leave."""
+        keys = [b"%d" % number for number in range(50000)]
+        long_write = encode("MSET", *[word for key in keys for word in (key, b"v")])
+
+        def refused():
+            return int(self.client.info("lanex")["lanex_refused_interactive"])
+
+        before = refused()
+        until = time.monotonic() + LIVENESS_S
+        while refused() == before:
+            self.assertLess(time.monotonic(), until, "no job was cancelled")
+            with self.server.client() as busy:
+                leaving = [self.server.client() for _ in range(20)]
+                busy.send(long_write)
+                for client in leaving:
+                    client.send(encode("INCR", "left"))
+                for client in leaving:
+                    client.close()
+                self.assertEqual(busy.answer(), "OK")
+        eventually(lambda: int(self.client.info("clients")["connected_clients"]) == 1, "all gone")
+        self.assertEqual(self.client.info("lanex")["lane_mutating"]["queued"], "0")
 
     def test_reads_see_their_own_connections_writes_among_50_readers(self):
         ending = threading.Event()
