@@ -30,6 +30,7 @@ struct lx_job_list {
 struct lx_actor_space {
     uint32_t capacity; /* slots */
     struct lx_actor_entry **by_slot;
+    struct lx_order_set registered;
     struct lx_order_set ready[LX_CLASSES];  /* has queued jobs and is not known to be blocked */
     struct lx_order_set permit[LX_CLASSES]; /* blocked by nothing but the lack of a heavy permit */
     struct lx_order_set overdue;            /* its oldest maintenance has waited too long */
@@ -53,10 +54,9 @@ struct lx_admission {
 
     /* Rotation. */
     struct lx_actor_space space;
-    struct lx_actor_entry *first, *last; /* in registration order */
     uint32_t actors;
-    uint32_t next_slot;
-    uint32_t cursor; /* slot from which the next round goes on; 0 also stands for "the first" */
+    uint32_t next_slot; /* of the next actor; the last one's is just below */
+    uint32_t cursor;    /* slot from which the next round goes on; 0 also stands for "the first" */
     uint32_t overdue_cursor; /* the same for maintenance that has waited too long */
 
     /* Queued jobs, executor-wide. */
@@ -186,6 +186,10 @@ void lx_queue_detach(struct lx_admission *adm, struct lx_actor_entry *actor);
 void lx_actor_ready(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class);
 /* Notes that the actor's oldest maintenance job is overdue, or when it will be. */
 void lx_actor_watch_overdue(struct lx_admission *adm, struct lx_actor_entry *actor);
+/* The next actor in registration order, or the first for NULL; NULL at the end. */
+struct lx_actor_entry *lx_actor_after(const struct lx_admission *adm,
+                                      const struct lx_actor_entry *actor);
+void lx_actor_leave_rotation(struct lx_admission *adm, const struct lx_actor_entry *actor);
 /* Takes the actor out of every set; it may be put back. */
 void lx_actor_leave_sets(struct lx_admission *adm, const struct lx_actor_entry *actor);
 static inline uint64_t lx_max_wait_ns(const struct lx_admission *adm)

@@ -98,11 +98,6 @@ enum {
 };
 
 struct lx_actor_entry {
-    /* Rotation: registration order, and the slot that stands for it in the ordered sets. */
-    struct lx_actor_entry *prev, *next;
-    uint32_t slot;
-    uint32_t weight;
-
     /* Queued jobs: circular doubly linked lists, each head the oldest; NULL when empty. */
     struct lx_job_entry *lists[LX_CLASSES][LX_LISTS];
     uint32_t queued[LX_CLASSES];
@@ -111,23 +106,30 @@ struct lx_actor_entry {
         coalesced_jobs;    /* queued maintenance jobs with a key: more than bits means duplicates */
     uint32_t urgent_timed; /* queued interactive writers whose deadline has made them urgent */
     uint32_t largest_cost; /* of the jobs queued since the queue was last empty */
-    uint32_t flags;
-    uint64_t deficit;
+    uint32_t deficit;      /* at most 4 * LANEX_POOL_MAX_MANY_CORE * LANEX_WEIGHT_MAX */
+    uint32_t slot;         /* its place in the rotation: registration order */
 
     /* In flight, both classes together. */
     uint16_t in_flight; /* what counts toward actor_cap */
     uint16_t reads;     /* pure_read */
     uint16_t heavies;   /* heavy_init, from dispatch until build and install have returned */
-    uint8_t serials;    /* serial_status: 0 or 1 */
-    uint8_t commits;    /* maintenance_commit: 0 or 1 */
-    uint8_t writers;    /* mutating or an install step: 0 or 1 */
+    uint16_t weight;
+    uint8_t serials; /* serial_status: 0 or 1 */
+    uint8_t commits; /* maintenance_commit: 0 or 1 */
+    uint8_t writers; /* mutating or an install step: 0 or 1 */
+    uint8_t flags;
+    /* Queued interactive writers: for lanex_writer_waiting, which workers may ask at any time. */
+    _Atomic uint32_t writers_queued;
     struct lx_job_entry
         *built; /* jobs that wait for their install step, oldest first, singly linked */
 
     struct lx_timer timer; /* the next moment at which time alone could change what may start */
-    struct lx_actor_entry *detached_next;
-    /* Queued interactive writers: for lanex_writer_waiting, which workers may ask at any time. */
-    _Atomic uint32_t writers_queued;
+    /* In whichever single list the actor stands: of detached queues, and once that is over in one
+     * of the runtime's. */
+    union {
+        struct lx_actor_entry *detached_next;
+        uintptr_t link; /* runtime */
+    };
 };
 
 #endif

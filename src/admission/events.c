@@ -312,22 +312,10 @@ void lx_admission_remove(struct lx_admission *adm, struct lx_actor_entry *actor)
      * put it back into a set since; nothing may stand for its slot any more. */
     lx_actor_leave_sets(adm, actor);
     lx_timer_disarm(&adm->timers, &actor->timer);
-    actor->flags &= ~(uint32_t)LX_ACTOR_REGISTERED;
+    actor->flags &= (uint8_t)~LX_ACTOR_REGISTERED;
     if (adm->closing == actor)
-        adm->closing = actor->next;
-    if (actor->prev != NULL)
-        actor->prev->next = actor->next;
-    else
-        adm->first = actor->next;
-    if (actor->next != NULL)
-        actor->next->prev = actor->prev;
-    else
-        adm->last = actor->prev;
-    adm->space.by_slot[actor->slot] = NULL;
-    adm->actors--;
-    /* The cursor's slot now names the next actor; past the last one that is the first. */
-    if (adm->last == NULL || adm->cursor > adm->last->slot)
-        adm->cursor = 0;
+        adm->closing = lx_actor_after(adm, actor);
+    lx_actor_leave_rotation(adm, actor);
 }
 
 void lx_admission_drain(struct lx_admission *adm)
@@ -341,5 +329,5 @@ void lx_admission_close(struct lx_admission *adm)
         return;
     adm->draining = true;
     adm->closed = true;
-    adm->closing = adm->first;
+    adm->closing = lx_actor_after(adm, NULL);
 }

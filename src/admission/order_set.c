@@ -79,3 +79,16 @@ uint32_t lx_order_set_next(const struct lx_order_set *set, uint32_t from)
     }
     return LX_ORDER_NONE;
 }
+
+uint32_t lx_order_set_last(const struct lx_order_set *set)
+{
+    uint32_t at = 0;
+
+    for (unsigned level = LX_ORDER_LEVELS; level-- > 0;) {
+        uint64_t word = set->levels[level][at];
+        if (word == 0)
+            return LX_ORDER_NONE; /* the highest level: a set bit always has one below it */
+        at = at << 6 | (63u - (uint32_t)__builtin_clzll(word));
+    }
+    return at;
+}

@@ -34,6 +34,8 @@ static inline bool lx_order_set_has(const struct lx_order_set *set, uint32_t slo
 
 void lx_order_set_add(struct lx_order_set *set, uint32_t slot);
 void lx_order_set_remove(struct lx_order_set *set, uint32_t slot);
+/* The largest member, or LX_ORDER_NONE. */
+uint32_t lx_order_set_last(const struct lx_order_set *set);
 /* The smallest member >= from, or LX_ORDER_NONE. */
 uint32_t lx_order_set_next(const struct lx_order_set *set, uint32_t from);
 

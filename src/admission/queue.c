@@ -279,7 +279,7 @@ bool lx_admission_answer_detached(struct lx_admission *adm)
 
     for (; adm->closing != NULL && left > 0; left--) {
         struct lx_actor_entry *actor = adm->closing;
-        adm->closing = actor->next;
+        adm->closing = lx_actor_after(adm, actor);
         lx_queue_detach(adm, actor);
         if (actor->built != NULL)
             lx_actor_ready(adm, actor, LANEX_CLASS_INTERACTIVE);
@@ -300,7 +300,7 @@ bool lx_admission_answer_detached(struct lx_admission *adm)
             adm->detached = actor->detached_next;
             if (adm->detached == NULL)
                 adm->detached_last = NULL;
-            actor->flags &= ~(uint32_t)LX_ACTOR_DETACHED;
+            actor->flags &= (uint8_t)~LX_ACTOR_DETACHED;
             actor->largest_cost = 0;
         }
     }

@@ -84,13 +84,12 @@ static void start_job(struct lx_admission *adm, struct lx_job_entry *job)
 static void grow_deficit(const struct lx_admission *adm, struct lx_actor_entry *actor,
                          uint64_t visits)
 {
-    uint64_t cap = (uint64_t)adm->config.deficit_cap * actor->weight;
+    uint64_t cap = (uint64_t)adm->config.deficit_cap * actor->weight, deficit = actor->deficit;
 
     if (cap < actor->largest_cost)
         cap = actor->largest_cost;
-    actor->deficit += visits * adm->config.drr_quantum * actor->weight;
-    if (actor->deficit > cap)
-        actor->deficit = cap;
+    deficit += visits * adm->config.drr_quantum * actor->weight;
+    actor->deficit = (uint32_t)(deficit < cap ? deficit : cap);
 }
 
 /* The actor cannot start anything of the class: it is not visited again before something happens
@@ -190,7 +189,7 @@ static uint32_t next_candidate(const struct lx_admission *adm, unsigned job_clas
 /* The slot after `slot` in the rotation; from the last actor straight to the first. */
 static uint32_t cursor_after(const struct lx_admission *adm, uint32_t slot)
 {
-    return adm->last == NULL || slot >= adm->last->slot ? 0 : slot + 1;
+    return slot + 1 >= adm->next_slot ? 0 : slot + 1;
 }
 
 static void run_round(struct lx_admission *adm, unsigned job_class, struct visit_result *result)

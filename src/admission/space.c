@@ -12,7 +12,8 @@
 
 #define SPACE_FIRST  64u /* slots of a new executor */
 #define SPACE_FACTOR 8u  /* slots per living actor before packing is worth more than growing */
-#define SETS         (2 * LX_CLASSES + 2)
+#define PICK_SETS    (2 * LX_CLASSES + 2) /* that say what an actor may start */
+#define SETS         (PICK_SETS + 1)
 
 static struct lx_order_set *set_of(struct lx_actor_space *space, unsigned index)
 {
@@ -20,12 +21,14 @@ static struct lx_order_set *set_of(struct lx_actor_space *space, unsigned index)
         return &space->ready[index];
     if (index < 2 * LX_CLASSES)
         return &space->permit[index - LX_CLASSES];
-    return index == 2 * LX_CLASSES ? &space->overdue : &space->overdue_permit;
+    if (index == 2 * LX_CLASSES)
+        return &space->overdue;
+    return index < PICK_SETS ? &space->overdue_permit : &space->registered;
 }
 
 void lx_actor_leave_sets(struct lx_admission *adm, const struct lx_actor_entry *actor)
 {
-    for (unsigned i = 0; i < SETS; i++)
+    for (unsigned i = 0; i < PICK_SETS; i++)
         lx_order_set_remove(set_of(&adm->space, i), actor->slot);
 }
 
@@ -96,7 +99,8 @@ static void pack_slots(struct lx_admission *adm)
 {
     uint32_t slot = 0, cursor = 0, overdue_cursor = 0;
 
-    for (struct lx_actor_entry *actor = adm->first; actor != NULL; actor = actor->next, slot++) {
+    for (struct lx_actor_entry *actor = lx_actor_after(adm, NULL); actor != NULL;
+         actor = lx_actor_after(adm, actor), slot++) {
         uint32_t from = actor->slot;
         LX_ASSERT(slot <= from);
         if (from < adm->cursor)
@@ -124,7 +128,7 @@ static void pack_slots(struct lx_admission *adm)
 void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight)
 {
     memset(actor, 0, sizeof *actor);
-    actor->weight = weight;
+    actor->weight = (uint16_t)weight;
 }
 
 int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor)
@@ -139,16 +143,38 @@ int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor
         return -ENOSPC;
     actor->slot = adm->next_slot++;
     adm->space.by_slot[actor->slot] = actor;
-    actor->prev = adm->last;
-    actor->next = NULL;
-    if (adm->last != NULL)
-        adm->last->next = actor;
-    else
-        adm->first = actor;
-    adm->last = actor;
+    lx_order_set_add(&adm->space.registered, actor->slot);
     actor->flags |= LX_ACTOR_REGISTERED;
     adm->actors++;
     return 0;
+}
+
+struct lx_actor_entry *lx_actor_after(const struct lx_admission *adm,
+                                      const struct lx_actor_entry *actor)
+{
+    uint32_t slot;
+
+    if (adm->space.capacity == 0)
+        return NULL;
+    slot = lx_order_set_next(&adm->space.registered, actor != NULL ? actor->slot + 1 : 0);
+    return slot != LX_ORDER_NONE ? adm->space.by_slot[slot] : NULL;
+}
+
+void lx_actor_leave_rotation(struct lx_admission *adm, const struct lx_actor_entry *actor)
+{
+    adm->space.by_slot[actor->slot] = NULL;
+    lx_order_set_remove(&adm->space.registered, actor->slot);
+    adm->actors--;
+    if (actor->slot + 1 == adm->next_slot) {
+        uint32_t last = lx_order_set_last(&adm->space.registered);
+        adm->next_slot = last != LX_ORDER_NONE ? last + 1 : 0;
+    }
+    /* The cursors' slots now name the next actor; past the last one that is the first. A new actor
+     * is behind the overdue cursor's. */
+    if (adm->cursor >= adm->next_slot)
+        adm->cursor = 0;
+    if (adm->overdue_cursor > adm->next_slot)
+        adm->overdue_cursor = adm->next_slot;
 }
 
 bool lx_actor_entry_idle(const struct lx_actor_entry *actor)

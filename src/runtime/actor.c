@@ -1,34 +1,22 @@
 /*
- * Actors and their registry: keys to actors. The table is uthash's, behind an epoch lock:
- * submissions by key read it, registering and removing write it. The lock is held over the request
- * to the turn, so that the table and the rotation change in the same order; the turn itself never
- * takes it.
+ * Actors and their registry: keys to actors, behind an epoch lock: submissions by key read it,
+ * registering and removing write it. The lock is held over the request to the turn, so that the
+ * table and the rotation change in the same order; the turn itself never takes it.
  */
 #include "runtime/actor.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "runtime/actor_table.h"
 #include "runtime/executor.h"
 #include "sync/assert.h"
 #include "sync/epoch.h"
 #include "sync/seams.h"
 
-#define uthash_malloc(size)       lx_allocate(size)
-#define uthash_free(memory, size) lx_release(memory)
-#define HASH_NONFATAL_OOM         1
-static _Thread_local bool hash_oom;
-#define uthash_nonfatal_oom(element) (hash_oom = true)
-#include <uthash.h>
-
-struct registered {
-    lanex_actor *actor;
-    UT_hash_handle hh;
-};
-
 struct lx_registry {
     lanex_epoch epoch;
-    struct registered *table;
+    struct lx_actor_table table;
     bool closed; /* calls that began before destroy may come here after it */
 };
 
@@ -39,16 +27,9 @@ int lx_registry_create(struct lx_registry **ret_registry)
     if (registry == NULL)
         return -ENOMEM;
     lanex_epoch_init(&registry->epoch);
+    lx_actor_table_init(&registry->table);
     *ret_registry = registry;
     return 0;
-}
-
-static struct registered *find(struct lx_registry *registry, const void *key, size_t key_length)
-{
-    struct registered *found = NULL;
-
-    HASH_FIND(hh, registry->table, key, key_length, found);
-    return found;
 }
 
 static int check_key(const void *key, size_t key_length)
@@ -79,21 +60,26 @@ static bool is_idle(const struct lx_actor_entry *entry)
            (entry->flags & LX_ACTOR_DETACHED) == 0;
 }
 
+/* To the reaper, at the end of the turn. */
+static void hand_over(struct lanex_executor *ex, struct lanex_actor *actor)
+{
+    actor->entry.detached_next = ex->gone;
+    ex->gone = &actor->entry;
+}
+
 void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor)
 {
     if (actor->stage != LX_ACTOR_REMOVED || !is_idle(&actor->entry))
         return;
     actor->stage = LX_ACTOR_RELEASED;
-    actor->gone_next = ex->gone;
-    ex->gone = actor;
+    hand_over(ex, actor);
 }
 
 void lx_actor_unused(struct lanex_executor *ex, struct lanex_actor *actor)
 {
     LX_ASSERT(actor->stage == LX_ACTOR_RELEASED && is_idle(&actor->entry));
     actor->stage = LX_ACTOR_UNUSED;
-    actor->gone_next = ex->gone;
-    ex->gone = actor;
+    hand_over(ex, actor);
 }
 
 lanex_actor *lanex_actor_ref(lanex_actor *actor)
@@ -115,7 +101,7 @@ void lanex_actor_unref(lanex_actor *actor)
     ex = actor->executor;
     /* The actor may be gone once it is pushed, and with it the executor's memory. */
     lx_executor_hold_memory(ex);
-    if (lx_inbox_push(&ex->inbox, &actor->node, LX_EVENT_ACTOR_UNUSED))
+    if (lx_inbox_push(&ex->inbox, lx_actor_node(actor), LX_EVENT_ACTOR_UNUSED))
         lx_seat_notify(ex);
     else
         lx_actor_free(actor); /* the executor has ended: nobody else knows the actor */
@@ -189,7 +175,7 @@ static lanex_actor *make_actor(lanex_executor *ex, const void *key, size_t key_l
         actor->context_release = options->context_release;
     }
     atomic_init(&actor->refs, 1);
-    actor->key_length = (uint32_t)key_length;
+    actor->key_length = (uint16_t)key_length;
     memcpy(actor->key, key, key_length);
     return actor;
 }
@@ -197,31 +183,20 @@ static lanex_actor *make_actor(lanex_executor *ex, const void *key, size_t key_l
 /* Under the registry's write lock. 0 or -errno; the actor then is the table's. */
 static int insert(lanex_executor *ex, lanex_actor *actor)
 {
-    struct registered *entry = lx_allocate_zeroed(sizeof *entry);
-    int rc;
+    int rc = lx_actor_table_add(&ex->registry->table, actor);
 
-    if (entry == NULL)
-        return -ENOMEM;
-    entry->actor = actor;
-    hash_oom = false;
-    HASH_ADD_KEYPTR(hh, ex->registry->table, actor->key, actor->key_length, entry);
-    if (hash_oom) {
-        lx_release(entry);
-        return -ENOMEM;
-    }
+    if (rc < 0)
+        return rc;
     rc = enter_rotation(ex, actor);
-    if (rc < 0) {
-        HASH_DEL(ex->registry->table, entry);
-        lx_release(entry);
-    }
+    if (rc < 0)
+        lx_actor_table_remove(&ex->registry->table, actor);
     return rc;
 }
 
 int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_length,
                          const lanex_actor_options *options, lanex_actor **ret_actor)
 {
-    struct registered *found;
-    lanex_actor *actor = NULL;
+    lanex_actor *actor;
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
@@ -231,11 +206,10 @@ int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_l
     if (rc < 0)
         return rc;
     lx_epoch_write_acquire(&executor->registry->epoch);
-    found = find(executor->registry, key, key_length);
+    actor = lx_actor_table_find(&executor->registry->table, key, key_length);
     if (executor->registry->closed) {
         rc = -ESHUTDOWN;
-    } else if (found != NULL) {
-        actor = found->actor;
+    } else if (actor != NULL) {
         rc = 0;
     } else if ((actor = make_actor(executor, key, key_length, options)) == NULL) {
         rc = -ENOMEM;
@@ -257,7 +231,7 @@ int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_l
 int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_length,
                        lanex_actor **ret_actor)
 {
-    struct registered *found;
+    lanex_actor *found;
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
@@ -265,9 +239,9 @@ int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_len
     if (rc < 0)
         return rc;
     lx_epoch_read_acquire(&executor->registry->epoch);
-    found = find(executor->registry, key, key_length);
+    found = lx_actor_table_find(&executor->registry->table, key, key_length);
     if (found != NULL)
-        *ret_actor = lanex_actor_ref(found->actor);
+        *ret_actor = lanex_actor_ref(found);
     else
         rc = executor->registry->closed ? -ESHUTDOWN : -ENOENT;
     lx_epoch_read_release(&executor->registry->epoch);
@@ -294,7 +268,6 @@ static int take_out(lanex_executor *executor, const void *key, size_t key_length
                     void (*apply)(struct lanex_executor *, struct lx_request *))
 {
     struct lx_request request = {.apply = apply};
-    struct registered *found;
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
@@ -302,18 +275,18 @@ static int take_out(lanex_executor *executor, const void *key, size_t key_length
     if (rc < 0)
         return rc;
     lx_epoch_write_acquire(&executor->registry->epoch);
-    found = find(executor->registry, key, key_length);
-    if (found == NULL) {
+    request.actor = lx_actor_table_find(&executor->registry->table, key, key_length);
+    if (request.actor == NULL) {
         rc = executor->registry->closed ? -ESHUTDOWN : -ENOENT;
     } else {
-        request.actor = found->actor;
+        /* The registry's reference goes with the context, at any moment from the turn on. */
+        lanex_actor_ref(request.actor);
         rc = lx_seat_request(executor, &request);
         if (rc == 0)
-            HASH_DEL(executor->registry->table, found);
+            lx_actor_table_remove(&executor->registry->table, request.actor);
     }
     lx_epoch_write_release(&executor->registry->epoch);
-    if (rc == 0)
-        lx_release(found); /* the registry's reference goes with the context */
+    lanex_actor_unref(request.actor);
     return rc;
 }
 
@@ -347,27 +320,27 @@ int lanex_actor_cancel_queued_maintenance(lanex_executor *executor, const void *
 
 void lx_registry_close(struct lx_registry *registry)
 {
-    struct registered *table, *entry, *next;
+    struct lx_actor_table table;
+    lanex_actor *actor, *next;
 
     lx_epoch_write_acquire(&registry->epoch);
     table = registry->table;
-    registry->table = NULL;
+    memset(&registry->table, 0, sizeof registry->table);
     registry->closed = true;
     lx_epoch_write_release(&registry->epoch);
-    HASH_ITER(hh, table, entry, next)
-    {
-        lanex_actor *actor = entry->actor;
-        HASH_DEL(table, entry);
-        lx_release(entry);
+    for (actor = lx_actor_table_next(&table, NULL); actor != NULL; actor = next) {
+        next = lx_actor_table_next(&table, actor);
+        lx_actor_table_remove(&table, actor);
         lx_actor_release_context(actor);
     }
+    lx_actor_table_fini(&table);
 }
 
 void lx_registry_destroy(struct lx_registry *registry)
 {
     if (registry == NULL)
         return;
-    LX_ASSERT(registry->table == NULL);
+    lx_actor_table_fini(&registry->table);
     lx_release(registry);
 }
 

@@ -24,9 +24,8 @@ enum lx_actor_stage {
 struct lanex_actor {
     struct lx_actor_entry entry; /* first: jobs point to it; owned by the turn */
 
-    struct lx_inbox_node node;     /* for the reaper, for LX_EVENT_ACTOR_UNUSED, for the reaper */
-    struct lanex_actor *gone_next; /* in lanex_executor.gone */
     struct lanex_executor *executor;
+    struct lanex_actor *table_next; /* in actor_table.c */
     lanex_epoch epoch;
     void *context;
     void (*context_retain)(void *context);
@@ -34,10 +33,13 @@ struct lanex_actor {
     /* Handles, plus one of the registry until the context is released. At 0 it is pushed as unused.
      */
     _Atomic uint32_t refs;
-    uint32_t key_length;
-    enum lx_actor_stage stage;
+    uint16_t key_length;
+    uint8_t stage; /* enum lx_actor_stage */
     unsigned char key[];
 };
+/* With a key of 16 bytes, malloc's own word, and its shares of the table's buckets and of the
+ * rotation's slots an idle actor stays below 320 bytes beside the key. */
+_Static_assert(offsetof(struct lanex_actor, key) <= 280, "an idle actor is small");
 
 struct lx_registry;
 int lx_registry_create(struct lx_registry **ret_registry);
@@ -55,9 +57,16 @@ void lx_actor_unused(struct lanex_executor *ex, struct lanex_actor *actor);
 void lx_actor_release_context(struct lanex_actor *actor);
 void lx_actor_free(struct lanex_actor *actor);
 
+/* The actor's one link, as a node of an inbox: for the reaper, for LX_EVENT_ACTOR_UNUSED, and for the
+ * reaper again. */
+static inline struct lx_inbox_node *lx_actor_node(struct lanex_actor *actor)
+{
+    return (struct lx_inbox_node *)&actor->entry.link;
+}
+
 static inline struct lanex_actor *lx_actor_of_node(struct lx_inbox_node *node)
 {
-    return (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, node));
+    return (struct lanex_actor *)(void *)((char *)node - offsetof(struct lanex_actor, entry.link));
 }
 
 static inline struct lanex_actor *lx_actor_of(struct lx_actor_entry *entry)

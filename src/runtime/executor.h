@@ -121,7 +121,7 @@ struct lanex_executor {
     struct lx_admission admission;
     uintptr_t pending,
         pending_last;         /* events taken from the inbox and not handled yet: tagged links */
-    struct lanex_actor *gone; /* handed to the reaper at the end of the turn */
+    struct lx_actor_entry *gone; /* handed to the reaper at the end of the turn */
     bool quiet;               /* nothing queued, in flight, or waiting to be answered */
     /* 1: a turn left events or due work behind although the inbox may be empty. */
     _Atomic uint32_t leftover;

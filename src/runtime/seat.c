@@ -171,9 +171,9 @@ static void hand_to_reaper(struct lanex_executor *ex, struct turn_result *result
 static void hand_over_gone(struct lanex_executor *ex, struct turn_result *result)
 {
     while (ex->gone != NULL) {
-        struct lanex_actor *actor = ex->gone;
-        ex->gone = actor->gone_next;
-        push_to_reaper(ex, &actor->node,
+        struct lanex_actor *actor = lx_actor_of(ex->gone);
+        ex->gone = ex->gone->detached_next;
+        push_to_reaper(ex, lx_actor_node(actor),
                        actor->stage == LX_ACTOR_UNUSED ? LX_REAP_ACTOR : LX_REAP_CONTEXT);
         result->tell_reaper = true;
     }

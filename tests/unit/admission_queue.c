@@ -151,7 +151,7 @@ Test(admission_queue, checks_come_in_their_order, .fini = fini)
     lx_admission_drain(&rig.adm);
     assert_settled(rig_submit(&rig, NULL, &bad), LANEX_STATUS_ACTOR_NOT_REGISTERED);
     assert_settled(rig_submit(&rig, actor, &bad), LANEX_STATUS_ACTOR_FATAL);
-    actor->entry.flags &= ~(uint32_t)LX_ACTOR_FATAL;
+    actor->entry.flags &= (uint8_t)~LX_ACTOR_FATAL;
     assert_settled(rig_submit(&rig, actor, &bad), LANEX_STATUS_EXECUTOR_SHUTDOWN);
     rig.adm.draining = false;
     assert_settled(rig_submit(&rig, actor, &bad), LANEX_STATUS_REQUEST_CANCELLED);

@@ -19,6 +19,13 @@ static uint32_t naive_next(const bool *members, uint32_t capacity, uint32_t from
     return LX_ORDER_NONE;
 }
 
+static uint32_t naive_last(const bool *members, uint32_t capacity)
+{
+    while (capacity > 0 && !members[capacity - 1])
+        capacity--;
+    return capacity > 0 ? capacity - 1 : LX_ORDER_NONE;
+}
+
 static void try_set(struct lx_rng *rng, uint32_t capacity, unsigned operations)
 {
     uint64_t *memory = calloc(lx_order_set_words(capacity), sizeof *memory);
@@ -38,6 +45,8 @@ static void try_set(struct lx_rng *rng, uint32_t capacity, unsigned operations)
         }
         cr_assert_eq(lx_order_set_has(&set, slot), members[slot]);
         slot = (uint32_t)lx_rng_below(rng, capacity + 2);
+        cr_assert_eq(lx_order_set_last(&set), naive_last(members, capacity), "capacity %u",
+                     capacity);
         cr_assert_eq(lx_order_set_next(&set, slot), naive_next(members, capacity, slot),
                      "capacity %u, from %u", capacity, slot);
     }
