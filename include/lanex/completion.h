@@ -115,9 +115,13 @@ typedef struct lanex_sink {
 /*
  * Waits until the job is over or for timeout_ns (LANEX_TIME_NEVER: no limit; 0: look).
  * Returns 0 when it is over. Errors: -ETIMEDOUT, -EINVAL, -ECHILD.
+ * -EDEADLK, at once, where the wait could not end (but for a timeout of 0, which never waits): in a
+ * completion's callback; and inside a job, for itself, or for a job that cannot start, or get to
+ * its install step, before the waiting one has ended: of the same actor, or because all jobs that
+ * hold what it needs (workers, a permit, a slot) wait like that for each other.
  */
 LANEX_API int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns);
-/* 1 if the job is over, 0 if not. */
+/* 1 if the job is over, 0 if not. Errors: -EINVAL, -ECHILD. */
 LANEX_API int lanex_ticket_poll(const lanex_ticket *ticket);
 LANEX_API uint64_t lanex_ticket_job(const lanex_ticket *ticket);
 /* The completion, valid until the ticket is dropped; NULL while the job is not over. */

@@ -33,7 +33,10 @@
  * What it is not
  *   It is not recursive. A second read inside a read by the same thread deadlocks if a writer came
  *   between the two; use lanex_epoch_read_try_acquire() there and treat -EBUSY as an answer. There
- *   is no upgrade from read to write. It does not inherit priority, is not shared between
+ *   is no upgrade from read to write. Inside a job the gate that the worker holds is known, and the
+ *   job's own actor's epoch then gives -EDEADLK at once instead: for a read in a read gate while a
+ *   writer waits, and for everything else that could never be let in beside that gate. What a
+ *   thread acquired by itself is not known. It does not inherit priority, is not shared between
  *   processes, and is not async-signal-safe. Up to 524287 read holds, 32767 waiting readers and
  *   32767 waiting writers at once; more is a bug of the program, and stops it.
  *
@@ -43,7 +46,8 @@
  *   that no one else will come may free it right after his own release.
  *
  * Results
- *   0, or: -EBUSY (try forms), -ETIMEDOUT and -ECANCELED (the `until` forms). On failure nothing is
+ *   0, or: -EBUSY (try forms), -ETIMEDOUT and -ECANCELED (the `until` forms), -EDEADLK (inside a
+ *   job, all but the try forms; without a job the plain forms cannot fail). On failure nothing is
  *   held. errno is untouched. Releasing what is not held is a bug, and stops the program.
  */
 #ifndef LANEX_EPOCH_H
@@ -72,8 +76,8 @@ LANEX_API void lanex_epoch_init(lanex_epoch *epoch);
 /* Asserts that nobody holds it or waits for it. Nothing needs to be freed. NULL is fine. */
 LANEX_API void lanex_epoch_fini(lanex_epoch *epoch);
 
-/* Waits as long as it takes. */
-LANEX_API void lanex_epoch_read_acquire(lanex_epoch *epoch);
+/* Waits as long as it takes. -EDEADLK: see "What it is not". */
+LANEX_API int lanex_epoch_read_acquire(lanex_epoch *epoch);
 
 /* -EBUSY if it would have to wait: a writer holds it, or waits for it. Never sleeps. */
 LANEX_API int lanex_epoch_read_try_acquire(lanex_epoch *epoch);
@@ -90,7 +94,7 @@ LANEX_API int lanex_epoch_read_acquire_until(lanex_epoch *epoch, uint64_t deadli
 LANEX_API void lanex_epoch_read_release(lanex_epoch *epoch);
 
 /* The same for writers. try: -EBUSY if anybody holds it or waits for it. */
-LANEX_API void lanex_epoch_write_acquire(lanex_epoch *epoch);
+LANEX_API int lanex_epoch_write_acquire(lanex_epoch *epoch);
 LANEX_API int lanex_epoch_write_try_acquire(lanex_epoch *epoch);
 LANEX_API int lanex_epoch_write_acquire_until(lanex_epoch *epoch, uint64_t deadline_ns,
                                               lanex_cancellation *token);

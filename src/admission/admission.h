@@ -12,6 +12,7 @@
  *   rounds.c       which actor is next                                         (SPEC 5)
  *   queue.c        the lists of an actor, coalescing, caps                     (SPEC 8)
  *   events.c       submit, end, cancel, deadlines, removal                     (SPEC 6 to 10)
+ *   waits.c        jobs that wait for jobs that cannot start before them       (SPEC 15)
  */
 #ifndef LX_ADMISSION_H
 #define LX_ADMISSION_H
@@ -50,7 +51,10 @@ struct lx_admission {
         *running_jobs; /* pool_size places, NULL where free; for views and stuck readers */
     uint16_t
         free_places[LANEX_POOL_MAX_MANY_CORE]; /* of running_jobs; idle_workers of them, a stack */
-    uint64_t now_ns;                           /* of this turn */
+    /* pool_size places beside running_jobs: the job that the one there waits for, NULL if none.
+     * NULL as a whole where nobody asks for waits. */
+    const struct lx_job_entry **waits_for;
+    uint64_t now_ns; /* of this turn */
 
     /* Rotation. */
     struct lx_actor_space space;
@@ -143,6 +147,15 @@ void lx_admission_close(struct lx_admission *adm);
 /* Settles up to LX_DETACHED_SLICE queued jobs of detached actors; true if there are more. */
 bool lx_admission_answer_detached(struct lx_admission *adm);
 
+/*
+ * The body of `waiter` begins to wait for the end of `target`. False if that is certain not to come
+ * before the body has ended: a deadlock. Else, if the wait has no limit, it is noted for those that
+ * come later, until lx_admission_wait_end.
+ */
+bool lx_admission_wait_begin(struct lx_admission *adm, const struct lx_job_entry *waiter,
+                             const struct lx_job_entry *target, bool forever);
+void lx_admission_wait_end(struct lx_admission *adm, const struct lx_job_entry *waiter);
+
 /* ---- the rest of a turn ---- */
 
 /* Rounds until nothing more starts. */
@@ -166,6 +179,9 @@ struct lx_pick {
 };
 struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *actor,
                            unsigned job_class);
+/* A promoted writer lets no other interactive job of the actor start, and no passing of time will
+ * suspend that (reads_first). */
+bool lx_writer_keeps_others_out(const struct lx_admission *adm, const struct lx_actor_entry *actor);
 /* Sets the actor's timer to the next moment at which time alone could change the pick. */
 void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor);
 

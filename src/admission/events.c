@@ -127,6 +127,8 @@ static void give_worker_back(struct lx_admission *adm, struct lx_job_entry *job)
     LX_ASSERT(adm->idle_workers < adm->config.pool_size);
     LX_ASSERT(adm->running_jobs[job->cost] == job);
     adm->running_jobs[job->cost] = NULL;
+    if (adm->waits_for != NULL)
+        adm->waits_for[job->cost] = NULL; /* a contained signal may have ended the wait */
     adm->free_places[adm->idle_workers++] = (uint16_t)job->cost;
     LX_ASSERT(adm->running[job->job_class] > 0);
     adm->running[job->job_class]--;

@@ -156,6 +156,16 @@ static bool writer_is_urgent(const struct lx_admission *adm, const struct lx_act
            (plain != NULL && adm->now_ns - plain->since_ns >= promotion_ns(adm));
 }
 
+bool lx_writer_keeps_others_out(const struct lx_admission *adm, const struct lx_actor_entry *actor)
+{
+    const struct lx_job_entry *writer = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS);
+    uint64_t suspended_at;
+
+    return writer != NULL && writer_is_urgent(adm, actor) &&
+           !promotion_suspended(adm, actor, writer, &suspended_at) &&
+           suspended_at == LANEX_TIME_NEVER;
+}
+
 /*
  * Jobs of the other lanes that have waited for the promotion age go before reads. One that waits
  * for its own lane (a serial_status behind a running one) is not starved by reads, so it does not

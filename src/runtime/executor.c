@@ -171,7 +171,8 @@ static int make_memory(struct lanex_executor *ex)
         rc = lx_registry_create(&ex->registry);
     if (rc < 0)
         return rc;
-    ex->running_jobs = lx_allocate_zeroed(pool * sizeof(struct lx_job_entry *));
+    /* Twice: what runs, and what that waits for. */
+    ex->running_jobs = lx_allocate_zeroed(2 * (size_t)pool * sizeof(struct lx_job_entry *));
     ex->workers = lx_allocate_zeroed(pool * sizeof *ex->workers);
     if (ex->running_jobs == NULL || ex->workers == NULL)
         return -ENOMEM;
@@ -180,6 +181,7 @@ static int make_memory(struct lanex_executor *ex)
         ex->workers[i].index = i;
     }
     lx_admission_init(&ex->admission, &ex->config, ex->running_jobs);
+    ex->admission.waits_for = (const struct lx_job_entry **)(void *)(ex->running_jobs + pool);
     return 0;
 }
 

@@ -37,7 +37,9 @@ int lanex_ticket_poll(const lanex_ticket *ticket)
 {
     if (ticket == NULL)
         return -EINVAL;
-    return is_done(job_of(ticket)) ? 1 : 0;
+    if (is_done(job_of(ticket)))
+        return 1;
+    return lx_executor_forked(lx_job_executor(job_of(ticket))) ? -ECHILD : 0;
 }
 
 uint64_t lanex_ticket_job(const lanex_ticket *ticket)
@@ -52,23 +54,8 @@ lanex_completion *lanex_ticket_completion(lanex_ticket *ticket)
     return job != NULL && is_done(job) ? lx_completion_of(job) : NULL;
 }
 
-int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns)
+static int wait_done(struct lanex_job *job, uint64_t deadline)
 {
-    struct lanex_job *job = job_of(ticket);
-    uint64_t deadline = LANEX_TIME_NEVER;
-
-    if (ticket == NULL)
-        return -EINVAL;
-    if (is_done(job))
-        return 0;
-    if (lx_executor_forked(lx_job_executor(job)))
-        return -ECHILD;
-    if (timeout_ns == 0)
-        return -ETIMEDOUT;
-    if (timeout_ns != LANEX_TIME_NEVER) {
-        uint64_t now = lx_now_ns();
-        deadline = timeout_ns < LANEX_TIME_NEVER - now ? now + timeout_ns : LANEX_TIME_NEVER;
-    }
     for (;;) {
         uint32_t word = atomic_load_explicit(&job->entry.word, memory_order_acquire);
 
@@ -83,6 +70,32 @@ int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns)
         if (lx_futex_wait(&job->entry.word, word | LX_WORD_WAITER, deadline) == -ETIMEDOUT)
             return is_done(job) ? 0 : -ETIMEDOUT;
     }
+}
+
+int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns)
+{
+    struct lanex_job *job = job_of(ticket);
+    uint64_t deadline = LANEX_TIME_NEVER;
+    int rc;
+
+    if (ticket == NULL)
+        return -EINVAL;
+    if (is_done(job))
+        return 0;
+    if (lx_executor_forked(lx_job_executor(job)))
+        return -ECHILD;
+    if (timeout_ns == 0)
+        return -ETIMEDOUT;
+    if (timeout_ns != LANEX_TIME_NEVER) {
+        uint64_t now = lx_now_ns();
+        deadline = timeout_ns < LANEX_TIME_NEVER - now ? now + timeout_ns : LANEX_TIME_NEVER;
+    }
+    rc = lx_wait_guard_begin(job, deadline == LANEX_TIME_NEVER);
+    if (rc < 0)
+        return rc;
+    rc = wait_done(job, deadline);
+    lx_wait_guard_end(job, deadline == LANEX_TIME_NEVER);
+    return rc;
 }
 
 void lanex_ticket_drop(lanex_ticket *ticket)

@@ -50,6 +50,13 @@ static void leave_gate(struct lanex_actor *actor, enum gate gate)
         lx_epoch_write_release(&actor->epoch);
 }
 
+/* So that the body is refused what would wait for its own gate. */
+static void note_gate(const struct lanex_actor *actor, enum gate gate)
+{
+    lx_epoch_gate = (struct lx_epoch_gate){.epoch = gate != GATE_NONE ? &actor->epoch : NULL,
+                                           .write = gate == GATE_WRITE};
+}
+
 /* Hands the event to the turn: from now on the job is the turn's and the delivery's, not the
  * worker's. */
 static void file(struct lanex_executor *ex, struct lanex_job *job, enum lx_event_kind kind)
@@ -120,10 +127,12 @@ static void run_job(struct lx_worker *worker, struct lanex_job *job)
         return;
     }
     lx_cancellation_set_current(token);
+    note_gate(actor, gate);
     worker->phase = LX_PHASE_BODY;
     (worker->installing ? job->entry.extra->install : job->run)(job, actor->context, job->arg);
     worker->phase = LX_PHASE_NONE;
     lx_cancellation_set_current(NULL);
+    note_gate(NULL, GATE_NONE);
     worker->cleanups = NULL;
     leave_gate(actor, gate);
     finish(worker, job, false);
@@ -140,6 +149,7 @@ static void after_panic(struct lx_worker *worker)
     worker->phase = LX_PHASE_NONE;
     worker->cleanups = NULL;
     lx_cancellation_set_current(NULL);
+    note_gate(NULL, GATE_NONE);
     snprintf(message, sizeof message, "command '%s' panicked: %s", job->label, worker->panic_text);
     /* An answer that was given through a handle before the panic stays. */
     if (worker->deferred == NULL || lx_deferred_disarm(worker->deferred)) {

@@ -15,6 +15,8 @@
 /* Times a writer is woken and finds the lock taken before it becomes the heir. */
 #define LX_EPOCH_HEIR_AFTER 1
 
+_Thread_local struct lx_epoch_gate lx_epoch_gate;
+
 /* Where writers and readers sleep: the halves of the word, wherever the machine puts them. */
 static const uint32_t *half(const lanex_epoch *e, int high)
 {
@@ -309,9 +311,24 @@ void lanex_epoch_fini(lanex_epoch *epoch)
         LX_ASSERT(!(lx_epoch_peek(epoch) & ~LX_EPOCH_FREE_BITS));
 }
 
-void lanex_epoch_read_acquire(lanex_epoch *epoch)
+static bool in_own_gate(const lanex_epoch *epoch)
 {
+    return LX_UNLIKELY(lx_epoch_gate.epoch == epoch) && epoch != NULL;
+}
+
+/* In a read gate no writer is inside, so what keeps a second reader out is one that waits for it.
+ */
+static int read_in_own_gate(lanex_epoch *epoch)
+{
+    return lx_epoch_gate.write || lx_epoch_read_try_acquire(epoch) != 0 ? -EDEADLK : 0;
+}
+
+int lanex_epoch_read_acquire(lanex_epoch *epoch)
+{
+    if (in_own_gate(epoch))
+        return read_in_own_gate(epoch);
     lx_epoch_read_acquire(epoch);
+    return 0;
 }
 
 int lanex_epoch_read_try_acquire(lanex_epoch *epoch)
@@ -324,6 +341,8 @@ int lanex_epoch_read_acquire_until(lanex_epoch *epoch, uint64_t deadline_ns,
 {
     if (lanex_cancellation_is_cancelled(token))
         return -ECANCELED;
+    if (in_own_gate(epoch))
+        return read_in_own_gate(epoch);
     return lx_epoch_read_acquire_until(epoch, deadline_ns, token);
 }
 
@@ -332,9 +351,12 @@ void lanex_epoch_read_release(lanex_epoch *epoch)
     lx_epoch_read_release(epoch);
 }
 
-void lanex_epoch_write_acquire(lanex_epoch *epoch)
+int lanex_epoch_write_acquire(lanex_epoch *epoch)
 {
+    if (in_own_gate(epoch))
+        return -EDEADLK;
     lx_epoch_write_acquire(epoch);
+    return 0;
 }
 
 int lanex_epoch_write_try_acquire(lanex_epoch *epoch)
@@ -347,6 +369,8 @@ int lanex_epoch_write_acquire_until(lanex_epoch *epoch, uint64_t deadline_ns,
 {
     if (lanex_cancellation_is_cancelled(token))
         return -ECANCELED;
+    if (in_own_gate(epoch))
+        return -EDEADLK;
     return lx_epoch_write_acquire_until(epoch, deadline_ns, token);
 }
 

@@ -93,6 +93,17 @@
  */
 #define LX_EPOCH_WRITER_LEAVES (LX_EPOCH_PHASE_ONE - LX_EPOCH_WRITER)
 
+/*
+ * The gate in which the body on this thread runs: `epoch` is NULL outside. Set by workers around
+ * bodies; the public calls, which bodies make, refuse what would wait for that very gate.
+ */
+struct lx_epoch_gate {
+    const lanex_epoch *epoch;
+    bool write;
+};
+extern _Thread_local struct lx_epoch_gate lx_epoch_gate
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
 /* The word as an atomic: public headers know no _Atomic. */
 static inline _Atomic uint64_t *lx_epoch_word(const lanex_epoch *e)
 {
