@@ -184,7 +184,7 @@ static void publish_counter(_Atomic uint64_t *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-static void publish(struct lanex_executor *ex, enum lx_seat_user user)
+static void publish(struct lanex_executor *ex)
 {
     const struct lx_admission *adm = &ex->admission;
     struct lx_published *out = &ex->published;
@@ -200,6 +200,10 @@ static void publish(struct lanex_executor *ex, enum lx_seat_user user)
     publish_counter(&out->panicked, adm->panicked);
     publish_counter(&out->non_runnable, adm->non_runnable_dispatches);
     publish_counter(&out->actors, adm->actors);
+}
+
+static void count_turn(struct lx_published *out, enum lx_seat_user user)
+{
     publish_counter(&out->turns, atomic_load_explicit(&out->turns, memory_order_relaxed) + 1);
     if (user == LX_SEAT_SCHEDULER)
         publish_counter(&out->turns_by_scheduler,
@@ -243,7 +247,8 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
         hand_to_reaper(ex, result);
     if (ex->gone != NULL)
         hand_over_gone(ex, result);
-    publish(ex, user);
+    publish(ex);
+    count_turn(&ex->published, user);
     quiet = is_quiet(adm) && ex->pending == LX_INBOX_EMPTY;
     if (quiet && !ex->quiet)
         result->tell_quiet = true;
@@ -347,6 +352,9 @@ int lx_seat_request(struct lanex_executor *ex, struct lx_request *request)
 static void apply_is_quiet(struct lanex_executor *ex, struct lx_request *request)
 {
     request->result = is_quiet(&ex->admission);
+    /* Who is told so reads the views next; the turn itself publishes after it has answered. */
+    if (request->result)
+        publish(ex);
     /* So that the end of this very turn counts as becoming quiet. */
     if (!request->result)
         ex->quiet = false;

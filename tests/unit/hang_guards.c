@@ -46,6 +46,8 @@ struct nested {
     uint64_t timeout_ns;
     struct latch *begun;  /* arrived at when the body runs; NULL: none */
     struct latch *may_go; /* waited for before the inner job is submitted; NULL: none */
+    bool keep;            /* the inner ticket is left to the test */
+    lanex_ticket *left;
     int rc;
 };
 
@@ -63,7 +65,10 @@ static void submit_and_wait(lanex_job *job, void *context, void *arg)
     LX_REQUIRE(lanex_submit_ticket(nested->actor, &nested->inner, &ticket) == 0);
     nested->rc = lanex_ticket_wait(ticket, nested->timeout_ns);
     LX_REQUIRE(nested->rc != 0 || lanex_ticket_poll(ticket) == 1);
-    lanex_ticket_drop(ticket);
+    if (nested->keep)
+        nested->left = ticket;
+    else
+        lanex_ticket_drop(ticket);
 }
 
 static struct nested nested_of(lanex_actor *actor, enum lanex_lane lane)
@@ -82,9 +87,14 @@ static int run_nested(lanex_actor *actor, enum lanex_lane lane, struct nested *n
     lanex_job_options outer = lx_test_job(lane, submit_and_wait, nested);
     lanex_ticket *ticket;
 
+    nested->keep = true;
     cr_assert_eq(lanex_submit_ticket(actor, &outer, &ticket), 0);
     cr_assert_eq(lanex_ticket_wait(ticket, FOREVER), 0);
     lanex_ticket_drop(ticket);
+    /* Nothing is left that the next one could stand behind. */
+    cr_assert_eq(lanex_ticket_wait(nested->left, FOREVER), 0);
+    cr_assert_eq(lanex_completion_status(lanex_ticket_completion(nested->left)), LANEX_STATUS_OK);
+    lanex_ticket_drop(nested->left);
     return nested->rc;
 }
 
