@@ -63,6 +63,21 @@ enum lanex_backend {
     LANEX_BACKEND_POLL = 2, /* eventfd and poll(2) alone; ring sinks give -EOPNOTSUPP */
 };
 
+/*
+ * Where the workers run. Default is wherever the kernel puts them, which is right unless a measure
+ * says otherwise: a bound worker cannot be moved away from a CPU that something else keeps busy,
+ * and a job that is ready then waits for that CPU although others are idle.
+ */
+enum lanex_affinity {
+    LANEX_AFFINITY_NONE = 0, /* the mask of the thread that calls create */
+    /* Worker i on the i-th CPU of that mask, and from the last CPU again to the first. */
+    LANEX_AFFINITY_PER_CPU = 1,
+    /* Worker i on affinity_cpus[i % affinity_count]. */
+    LANEX_AFFINITY_LIST = 2,
+};
+
+#define LANEX_AFFINITY_LIST_MAX 65536u /* CPUs in a list */
+
 /* Switches of lanex_executor_options.flags. Each turns a default off or an extra on. */
 enum {
     /* A running maintenance_commit takes one of the actor's actor_cap slots. */
@@ -116,6 +131,14 @@ typedef struct lanex_executor_options {
     uint32_t interactive_actor_queue_cap;
     uint32_t interactive_queue_cap;
     uint32_t maintenance_total_queue_cap;
+
+    uint32_t affinity; /* enum lanex_affinity, of workers alone: scheduler and reaper stay free */
+    /*
+     * With LANEX_AFFINITY_LIST: CPU numbers, in the order of the workers; each must be in the mask
+     * of the thread that calls create. Read during create only. Else 0 and NULL.
+     */
+    uint32_t affinity_count;
+    const uint32_t *affinity_cpus;
 } lanex_executor_options;
 
 /* The effective values: what the rules made of what was asked. */
@@ -129,6 +152,7 @@ typedef struct lanex_config {
     uint32_t maintenance_cap;     /* maintenance jobs running at once */
     uint32_t promotion_age_ms, maintenance_max_wait_ms, maintenance_queue_cap;
     uint32_t interactive_actor_queue_cap, interactive_queue_cap, maintenance_total_queue_cap;
+    uint32_t affinity;    /* enum lanex_affinity; lanex_executor_worker_cpu tells the CPUs */
     uint32_t usable_cpus; /* by affinity mask and cgroup quota: what the defaults came from */
 } lanex_config;
 
@@ -145,8 +169,9 @@ LANEX_API uint32_t lanex_usable_cpus(void);
 
 /*
  * Makes an executor and starts its threads. options NULL = all defaults.
- * Errors: -EINVAL (unknown size, enum value or flag), -ENOMEM, -EAGAIN (threads), -EMFILE/-ENFILE
- * (descriptors), with LANEX_BACKEND_RING whatever io_uring_setup answered. After an error no
+ * Errors: -EINVAL (unknown size, enum value or flag; a CPU that the calling thread may not use),
+ * -ENOMEM, -EAGAIN (threads), -EMFILE/-ENFILE (descriptors), whatever the kernel says to a thread
+ * that binds itself, with LANEX_BACKEND_RING whatever io_uring_setup answered. After an error no
  * thread, descriptor or memory of it is left.
  */
 LANEX_API int lanex_executor_create(const lanex_executor_options *options,
@@ -183,6 +208,13 @@ LANEX_API int lanex_executor_destroy(lanex_executor *executor);
 
 /* The effective configuration. Errors: -EINVAL (NULL or unknown size), -ECHILD. */
 LANEX_API int lanex_executor_config(const lanex_executor *executor, lanex_config *ret_config);
+
+/*
+ * The CPU that worker `worker` (0 to pool_size - 1) was bound to by create. Errors: -ENOENT (it is
+ * not bound), -EINVAL (NULL, no such worker), -ECHILD.
+ */
+LANEX_API int lanex_executor_worker_cpu(const lanex_executor *executor, uint32_t worker,
+                                        uint32_t *ret_cpu);
 
 /*
  * One line that says what the threads sleep on and, if rings were refused, why: the errno, and the

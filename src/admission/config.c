@@ -72,11 +72,22 @@ static void resolve_many_core(const lanex_executor_options *asked, uint32_t cpus
         min_u32(or_default(asked->heavy_permits, max_u32(1, out->pool_size / 4)), others);
 }
 
+/* Which CPUs there are is asked later, by who makes the threads. */
+static bool affinity_ok(const lanex_executor_options *asked)
+{
+    if (asked->affinity == LANEX_AFFINITY_LIST)
+        return asked->affinity_cpus != NULL && asked->affinity_count > 0 &&
+               asked->affinity_count <= LANEX_AFFINITY_LIST_MAX;
+    return asked->affinity <= LANEX_AFFINITY_PER_CPU && asked->affinity_cpus == NULL &&
+           asked->affinity_count == 0;
+}
+
 int lx_config_resolve(const lanex_executor_options *asked, uint32_t usable_cpus, lanex_config *out)
 {
     if (asked->size != sizeof *asked || asked->profile > LANEX_PROFILE_MANY_CORE ||
         asked->policy > LANEX_POLICY_ARRIVAL || asked->dispatch > LANEX_DISPATCH_SCHEDULER ||
-        asked->backend > LANEX_BACKEND_POLL || (asked->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
+        asked->backend > LANEX_BACKEND_POLL || !affinity_ok(asked) ||
+        (asked->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
         return -EINVAL;
 
     out->size = sizeof *out;
@@ -85,6 +96,7 @@ int lx_config_resolve(const lanex_executor_options *asked, uint32_t usable_cpus,
     out->dispatch = or_default(asked->dispatch, LANEX_DISPATCH_SEAT);
     out->backend = asked->backend;
     out->flags = asked->flags;
+    out->affinity = asked->affinity;
     out->usable_cpus = usable_cpus;
     if (asked->profile == LANEX_PROFILE_STANDARD)
         resolve_standard(asked, usable_cpus, out);

@@ -185,6 +185,20 @@ static int make_memory(struct lanex_executor *ex)
     return 0;
 }
 
+static int assign_cpus(struct lanex_executor *ex, const lanex_executor_options *options)
+{
+    uint32_t *cpus = lx_allocate(ex->config.pool_size * sizeof *cpus);
+    int rc;
+
+    if (cpus == NULL)
+        return -ENOMEM;
+    rc = lx_affinity_assign(options, ex->config.pool_size, cpus);
+    for (uint32_t i = 0; rc == 0 && i < ex->config.pool_size; i++)
+        ex->workers[i].cpu = cpus[i];
+    lx_release(cpus);
+    return rc;
+}
+
 static void close_doors(struct lanex_executor *ex, uint32_t workers, bool scheduler, bool reaper)
 {
     for (uint32_t i = 0; i < workers; i++)
@@ -280,6 +294,8 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
     atomic_init(&ex->published.idle_workers, config.pool_size);
     atomic_init(&ex->published.free_permits, config.heavy_permits);
     rc = make_memory(ex);
+    if (rc == 0)
+        rc = assign_cpus(ex, options);
     if (rc == 0)
         rc = start(ex);
     if (rc < 0) {
@@ -453,6 +469,18 @@ int lanex_executor_config(const lanex_executor *executor, lanex_config *ret_conf
     if (lx_executor_forked(executor))
         return -ECHILD;
     *ret_config = executor->config;
+    return 0;
+}
+
+int lanex_executor_worker_cpu(const lanex_executor *executor, uint32_t worker, uint32_t *ret_cpu)
+{
+    if (executor == NULL || ret_cpu == NULL || worker >= executor->config.pool_size)
+        return -EINVAL;
+    if (lx_executor_forked(executor))
+        return -ECHILD;
+    if (executor->workers[worker].cpu == LX_CPU_ANY)
+        return -ENOENT;
+    *ret_cpu = executor->workers[worker].cpu;
     return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "admission/admission.h"
 #include "ring/door.h"
+#include "runtime/affinity.h"
 #include "runtime/fork_guard.h"
 #include "runtime/job.h"
 #include "runtime/run_queue.h"
@@ -39,6 +40,7 @@ enum lx_job_phase {
 struct lx_worker {
     struct lanex_executor *executor;
     uint32_t index;
+    uint32_t cpu; /* LX_CPU_ANY: not bound */
     bool started;
     pthread_t thread;
     struct lx_door door;

@@ -217,13 +217,16 @@ void *lx_worker_main(void *arg)
 {
     struct lx_worker *worker = arg;
     struct lanex_job *job;
-    int rc;
+    int rc, bound;
 
     lx_self = (struct lx_self){.executor = worker->executor,
                                .worker = worker,
                                .door = &worker->door,
                                .role = LX_ROLE_WORKER};
-    rc = lx_door_enable(&worker->door);
+    bound = lx_affinity_enter(worker->cpu); /* before it touches memory of its own */
+    rc = lx_door_enable(&worker->door);     /* in any case: it is what the thread is stopped by */
+    if (rc == 0)
+        rc = bound;
     if (rc == 0)
         rc = lx_contain_enter_thread(&worker->executor->config, &worker->signal_stack);
     atomic_store_explicit(&worker->busy, 1, memory_order_relaxed);
