@@ -184,6 +184,7 @@ static void body_keys(lanex_job *job, void *context, void *arg)
     } while (more && kv_now_ns() < end_ns);
     if (!more)
         group->next = 1;
+    group->task.commands = more ? 0 : 1; /* it counts once, however many slices it is */
     kv_body_end(db, KV_STAT_READ);
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -150,11 +151,15 @@ class Client:
 class Server:
     """A server on a free port; ends it when left, and shows what it said if that fails."""
 
-    def __init__(self, program, *options):
+    def __init__(self, program, *options, descriptors=None):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
         self.output = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [program, "--port", "0", *cell_options(), *options],
             stdout=subprocess.PIPE, stderr=self.output, stdin=subprocess.DEVNULL,
+            preexec_fn=limit if descriptors else None,
         )
         line = self._ready_line()
         match = READY.search(line)
@@ -218,6 +223,11 @@ def memory_kib(pid):
             if line.startswith("VmRSS:"):
                 return int(line.split()[1])
     raise RuntimeError("no VmRSS")
+
+
+def descriptors_of(pid):
+    """How many descriptors a process has open."""
+    return len(os.listdir("/proc/%d/fd" % pid))
 
 
 def eventually(condition, what):

@@ -17,7 +17,8 @@ import time
 import unittest
 
 from kv_client import (
-    LIVENESS_S, Server, ServerError, cell_options, encode, eventually, memory_kib, seed)
+    LIVENESS_S, Server, ServerError, cell_options, descriptors_of, encode, eventually, memory_kib,
+    seed)
 
 IO_URING_SETUP = 425  # the system call
 
@@ -250,6 +251,7 @@ class Plain(unittest.TestCase):
 
     def test_clients_that_vanish_leave_nothing(self):
         chooser = random.Random(seed())
+        before = descriptors_of(self.server.process.pid)
         for _ in range(300):
             client = self.server.client()
             client.send(b"".join(
@@ -261,6 +263,7 @@ class Plain(unittest.TestCase):
                                          b"\1\0\0\0\0\0\0\0")  # a reset instead of an end
             client.close()
         eventually(lambda: int(self.client.info("clients")["connected_clients"]) == 1, "all gone")
+        self.assertLessEqual(descriptors_of(self.server.process.pid), before)
         info = self.client.info("lanex")
         for lane in ("pure_read", "mutating", "heavy_init", "maintenance"):
             self.assertEqual(info["lane_" + lane]["queued"], "0", lane)
@@ -473,6 +476,22 @@ class Options(unittest.TestCase):
                 self.assertEqual(server.stop(number), 0)
                 for client in clients:
                     client.close()
+
+    def test_out_of_descriptors_is_no_end(self):
+        with Server(PROGRAM, descriptors=60) as server:
+            clients = [server.client() for _ in range(60)]  # the kernel takes them, at least
+            self.assertEqual(clients[0].call("PING"), "PONG")
+            for client in clients[:-1]:
+                client.close()
+            self.assertEqual(clients[-1].call("PING"), "PONG")
+            clients[-1].close()
+
+    def test_many_workers(self):
+        with Server(PROGRAM, "--workers", "12") as server, server.client() as client:
+            self.assertEqual(server.workers, 12)
+            client.send(encode("INCR", "n") * 100 + encode("KEYS", "*"))
+            self.assertEqual([client.answer() for _ in range(100)], list(range(1, 101)))
+            self.assertEqual(client.answer(), [b"n"])
 
     def test_shutdown(self):
         with Server(PROGRAM) as server, server.client() as client, server.client() as other:
