@@ -1,0 +1,308 @@
+/*
+ * Create fails clean: whichever thread, allocation, map or descriptor is refused, the errno comes
+ * back and no thread, descriptor or memory is left.
+ */
+#include "tests/support/lx_executor.h"
+
+#include "sync/seams.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+TestSuite(create, .timeout = 120);
+
+#define WORKERS 3u
+#define NOBODY  65534
+
+/* ---- seams that fail at the k-th call, and count what is out ---- */
+
+static struct lx_seams real;
+static _Atomic int64_t blocks; /* allocations and maps that were not given back */
+static _Atomic int64_t calls_left;
+enum refused { REFUSE_NOTHING, REFUSE_MEMORY, REFUSE_MAPS, REFUSE_THREADS };
+static enum refused refused;
+
+/* True for the k-th call of the refused kind, and no other. */
+static bool fails(enum refused kind)
+{
+    return kind == refused && atomic_fetch_sub(&calls_left, 1) == 1;
+}
+
+static void *counting_allocate(size_t size)
+{
+    void *memory = fails(REFUSE_MEMORY) ? NULL : real.allocate(size);
+
+    if (memory != NULL)
+        atomic_fetch_add(&blocks, 1);
+    return memory;
+}
+
+static void counting_release(void *memory)
+{
+    if (memory != NULL)
+        atomic_fetch_sub(&blocks, 1);
+    real.release(memory);
+}
+
+static void *counting_map(size_t size)
+{
+    void *memory = fails(REFUSE_MAPS) ? NULL : real.map(size);
+
+    if (memory != NULL)
+        atomic_fetch_add(&blocks, 1);
+    return memory;
+}
+
+static void counting_unmap(void *memory, size_t size)
+{
+    atomic_fetch_sub(&blocks, 1);
+    real.unmap(memory, size);
+}
+
+static int failing_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
+{
+    return fails(REFUSE_THREADS) ? EAGAIN : real.thread_start(ret_thread, run, arg);
+}
+
+static void install_seams(void)
+{
+    real = lx_seams;
+    lx_seams.allocate = counting_allocate;
+    lx_seams.release = counting_release;
+    lx_seams.map = counting_map;
+    lx_seams.unmap = counting_unmap;
+    lx_seams.thread_start = failing_thread_start;
+}
+
+/* ---- what is left ---- */
+
+static unsigned entries(const char *path)
+{
+    unsigned count = 0;
+    DIR *folder = opendir(path);
+
+    LX_REQUIRE(folder != NULL);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+struct left {
+    unsigned threads, descriptors;
+    int64_t blocks;
+};
+
+static struct left count_left(void)
+{
+    return (struct left){entries("/proc/self/task"), entries("/proc/self/fd"), blocks};
+}
+
+static void must_be(struct left before)
+{
+    /* A joined thread leaves /proc a moment later. */
+    LX_EVENTUALLY(entries("/proc/self/task") == before.threads);
+    cr_assert_eq(entries("/proc/self/fd"), before.descriptors);
+    cr_assert_eq(atomic_load(&blocks), before.blocks);
+}
+
+static void nothing(lanex_job *job, void *context, void *arg)
+{
+    (void)job;
+    (void)context;
+    (void)arg;
+}
+
+/* It works, and leaves nothing behind either. */
+static void whole_life(void)
+{
+    lanex_executor *executor = lx_test_executor(WORKERS);
+    lanex_actor *actor = lx_test_actor(executor, 1);
+    lanex_job_options options = lx_test_job(LANEX_LANE_MUTATING, nothing, NULL);
+    lanex_ticket *ticket;
+
+    cr_assert_eq(lanex_submit_ticket(actor, &options, &ticket), 0);
+    cr_assert_eq(lanex_ticket_wait(ticket, LANEX_TIME_NEVER), 0);
+    lanex_ticket_drop(ticket);
+    lanex_actor_unref(actor);
+    cr_assert_eq(lanex_executor_destroy(executor), 0);
+}
+
+/* Refuses the k-th call for each k until create succeeds; returns how many calls there were. */
+static unsigned refuse_each(enum refused kind, int expected)
+{
+    lanex_executor_options options = lx_test_executor_options(WORKERS);
+    struct left before;
+    unsigned k = 1;
+
+    install_seams();
+    whole_life();
+    before = count_left();
+    for (;; k++) {
+        lanex_executor *executor = (lanex_executor *)&options;
+        refused = kind;
+        atomic_store(&calls_left, (int64_t)k);
+        errno = 4711;
+        int rc = lanex_executor_create(&options, &executor);
+        int seen = errno;
+        refused = REFUSE_NOTHING;
+        cr_assert_eq(seen, 4711, "errno was touched");
+        if (rc == 0) {
+            cr_assert_eq(lanex_executor_destroy(executor), 0);
+            must_be(before);
+            break;
+        }
+        cr_assert_eq(rc, expected, "call %u: %d", k, rc);
+        cr_assert_eq(executor, (lanex_executor *)&options, "the output was touched on failure");
+        must_be(before);
+    }
+    whole_life();
+    must_be(before);
+    return k - 1;
+}
+
+Test(create, without_a_thread_at_each_start)
+{
+    /* lanex-reap, lanex-sched and the workers. */
+    cr_assert_eq(refuse_each(REFUSE_THREADS, -EAGAIN), WORKERS + 2);
+}
+
+Test(create, without_memory_at_each_allocation)
+{
+    cr_assert_gt(refuse_each(REFUSE_MEMORY, -ENOMEM), 5);
+}
+
+/* Chunks are made when the first job needs them: create has nothing to do with that. */
+Test(create, without_memory_for_jobs_submit_says_so)
+{
+    install_seams();
+    whole_life(); /* what the C library and sanitizers make once */
+    struct left before = count_left();
+    lanex_executor *executor = lx_test_executor(WORKERS);
+    lanex_actor *actor = lx_test_actor(executor, 1);
+    lanex_job_options options = lx_test_job(LANEX_LANE_MUTATING, nothing, NULL);
+
+    options.request_id = "0123456789abcdef01234567";
+    options.deadline_ns = UINT64_MAX - 1;
+    /* The jobs, the texts, and what a deadline needs: each has a slab of its own, whose first chunk
+     * takes a row of its directory and a map. */
+    for (unsigned missing = 0; missing < 3; missing++) {
+        refused = REFUSE_MAPS;
+        atomic_store(&calls_left, 1);
+        cr_assert_eq(lanex_submit(actor, &options, NULL), -ENOMEM);
+        refused = REFUSE_MEMORY;
+        atomic_store(&calls_left, 1);
+        int rc = lanex_submit(actor, &options, NULL);
+        cr_assert(rc == -ENOMEM || rc == 0);
+        refused = REFUSE_NOTHING;
+        /* Whichever was refused: the next attempt gets one slab further. */
+    }
+    cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
+    cr_assert_eq(lanex_executor_drain(executor, LANEX_TIME_NEVER, NULL), 0);
+    lx_test_at_rest(executor);
+    lanex_actor_unref(actor);
+    cr_assert_eq(lanex_executor_destroy(executor), 0);
+    must_be(before);
+}
+
+Test(create, registering_without_memory)
+{
+    unsigned refusals = 0;
+
+    install_seams();
+    whole_life();
+    struct left before = count_left();
+    lanex_executor *executor = lx_test_executor(WORKERS);
+    for (unsigned k = 1;; k++) {
+        lanex_actor *actor = (lanex_actor *)&refusals;
+        refused = REFUSE_MEMORY;
+        atomic_store(&calls_left, (int64_t)k);
+        int rc = lanex_actor_register(executor, "key", 3, NULL, &actor);
+        refused = REFUSE_NOTHING;
+        if (rc == 1) {
+            lanex_actor_unref(actor);
+            break;
+        }
+        cr_assert_eq(rc, -ENOMEM);
+        cr_assert_eq(actor, (lanex_actor *)&refusals);
+        cr_assert_eq(lanex_actor_lookup(executor, "key", 3, &actor), -ENOENT);
+        refusals++;
+    }
+    /* The actor, the table, room in the rotation. */
+    cr_assert_geq(refusals, 2);
+    cr_assert_eq(lanex_executor_destroy(executor), 0);
+    must_be(before);
+}
+
+/* ---- the kernel refuses ---- */
+
+static int lowest_free_descriptor(void)
+{
+    int fd = dup(STDERR_FILENO);
+
+    LX_REQUIRE(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+Test(create, without_descriptors)
+{
+    lanex_executor_options options = lx_test_executor_options(WORKERS);
+    struct rlimit limit;
+    unsigned refusals = 0;
+
+    install_seams();
+    whole_life();
+    struct left before = count_left();
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    rlim_t whole = limit.rlim_cur, first = (rlim_t)lowest_free_descriptor();
+    for (rlim_t more = 0;; more++) {
+        lanex_executor *executor = NULL;
+        limit.rlim_cur = first + more;
+        cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        int rc = lanex_executor_create(&options, &executor);
+        limit.rlim_cur = whole;
+        cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        if (rc == 0) {
+            /* Where rings are a matter of choice, too few descriptors for the probe's may have
+             * chosen the poll backend; one eventfd a thread is needed in any case. */
+            cr_assert_geq(more, WORKERS + 2);
+            cr_assert_eq(lanex_executor_destroy(executor), 0);
+            must_be(before);
+            break;
+        }
+        cr_assert_eq(rc, -EMFILE, "with %lu descriptors: %d", (unsigned long)more, rc);
+        must_be(before);
+        refusals++;
+    }
+    cr_assert_geq(refusals, WORKERS + 2);
+    whole_life();
+    must_be(before);
+}
+
+/* Root is not bound by RLIMIT_NPROC, so the test becomes somebody else. */
+Test(create, without_processes)
+{
+    lanex_executor_options options = lx_test_executor_options(WORKERS);
+    struct rlimit limit = {0, RLIM_INFINITY};
+    lanex_executor *executor = NULL;
+
+    if (LX_TEST_SANITIZED)
+        cr_skip("a sanitizer's own threads and files are in the way of that");
+    if (geteuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+        cr_skip("cannot drop root");
+    /* Another uid's /proc entries cannot be read by a process that changed its own. */
+    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
+        cr_skip("cannot be dumpable again");
+    install_seams();
+    struct left before = count_left();
+    limit.rlim_max = 0;
+    if (setrlimit(RLIMIT_NPROC, &limit) != 0)
+        cr_skip("cannot lower RLIMIT_NPROC");
+    cr_assert_eq(lanex_executor_create(&options, &executor), -EAGAIN);
+    must_be(before);
+}
