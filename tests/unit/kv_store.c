@@ -132,7 +132,7 @@ static void see(const struct kv_entry *entry, void *arg)
 Test(kv_store, a_walk_meets_what_stays_exactly_once)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
-    for (unsigned round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < 8; round++) {
         struct kv_store *store = new_store();
         static struct seen seen;
         memset(&seen, 0, sizeof seen);
