@@ -12,5 +12,6 @@
 #include <lanex/executor.h>
 #include <lanex/inspect.h>
 #include <lanex/job.h>
+#include <lanex/single_flight.h>
 
 #endif
