@@ -234,7 +234,7 @@ static int ask_the_next_in_the_circle(struct ask *ask)
 static void circle(lanex_flight *const flights[CIRCLE])
 {
     static const char *const keys[CIRCLE] = {"one", "two", "three"};
-    struct ask outer[CIRCLE], inner[CIRCLE];
+    static struct ask outer[CIRCLE], inner[CIRCLE]; /* what they made outlives this function */
     uint64_t deadlocks = 0;
 
     for (int i = 0; i < CIRCLE; i++) {
@@ -256,7 +256,6 @@ static void circle(lanex_flight *const flights[CIRCLE])
         kit_drop(&outer[i]);
     }
     cr_assert_eq(deadlocks, 1, "the one that closed the circle");
-    (void)flights;
 }
 
 Test(single_flight_leave, a_circle_of_builders_is_a_deadlock_for_the_one_that_closes_it)
@@ -469,6 +468,7 @@ static void *fail_the_kth(size_t size)
 Test(single_flight_leave, without_memory_nothing_is_built_and_nothing_is_left)
 {
     lanex_flight *f = NULL;
+    struct ask a = {.key = "k"};
     int k = 0;
 
     lx_seams.allocate = fail_the_kth;
@@ -476,9 +476,8 @@ Test(single_flight_leave, without_memory_nothing_is_built_and_nothing_is_left)
     errno = 77;
     cr_assert_eq(lanex_flight_create(NULL, &f), -ENOMEM);
     cr_assert_eq(errno, 77);
-    f = kit_flight();
+    f = a.flight = kit_flight();
     for (;;) {
-        struct ask a = {.flight = f, .key = "k"};
         int rc;
 
         until_failure = ++k;
