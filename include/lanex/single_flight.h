@@ -162,8 +162,8 @@ LANEX_API int lanex_flight_get_or_build(lanex_flight *flight, const lanex_flight
 /*
  * Makes later callers start anew: a ready value leaves the table; builds under way go on for those
  * who are inside, by the same rules, but nothing of theirs is seen by callers from now on (a waiter
- * whose build fails counts as a later caller). Never waits; builders may call it. Returns 1 if
- * there was something to forget, 0 if the key was absent. Errors: -EINVAL, -ECHILD.
+ * whose build fails counts as a later caller). Never waits; builders may call it. Returns 1 if a
+ * value was ready or a build had the mark, 0 if the key was absent. Errors: -EINVAL, -ECHILD.
  */
 LANEX_API int lanex_flight_forget(lanex_flight *flight, const void *key, size_t key_length);
 

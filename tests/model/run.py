@@ -33,6 +33,7 @@ JOBS = 2
 CONFIGS = {
     "seat": ["", "-DPUSHERS=3 -DEVENTS=2", "-DPUSH_BY_STORE"],
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
+    "single_flight": ["", "-DDISTINCT", "-DCALLERS=2 -DFORGETS=1"],
     "park": ["", "-DFIRST=3"],
     "wake": ["", "-DFIRST=2"],
     "epoch": [
@@ -46,6 +47,7 @@ LONG = {
     "wake": ["-DWORKERS=3 -DFIRST=1", "-DWORKERS=3 -DFIRST=2", "-DWORKERS=3 -DFIRST=3"],
     "seat": ["-DPUSHERS=4 -DEVENTS=2"],
     "port": ["-DPRODUCERS=3 -DITEMS=3"],
+    "single_flight": ["-DFORGETS=1"],
     "epoch": [
         "-DQUIT_W=2 -DQUIT_R=2",
         "-DNR=1 -DNW=3 -DQUIT_W=2",
@@ -59,6 +61,7 @@ MUTATION_CONFIG = {
     ("wake", "MUT_NO_LOOK_AFTER_FAILED_CLAIM"): "-DWORKERS=3 -DFIRST=2",
     ("epoch", "MUT_HEIR_NOT_WOKEN"): "-DNR=1 -DNW=3 -DQUIT_R=0",
     ("seat", "MUT_NO_FENCE_IN_PUSHER"): "-DPUSH_BY_STORE",
+    ("single_flight", "MUT_FORGET_SPARES_ABSENT"): "-DFORGETS=1 -DONE_FAILS",
 }
 
 

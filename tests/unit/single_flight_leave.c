@@ -386,6 +386,27 @@ Test(single_flight_leave, a_waiter_of_a_forgotten_build_that_fails_is_a_later_ca
     lanex_flight_destroy(f);
 }
 
+/* The newer build took the mark and failed, so the key is absent; the older one still builds. */
+Test(single_flight_leave, an_overtaken_build_is_not_installed_after_a_forget)
+{
+    lanex_flight *f = kit_flight();
+    struct latch go = LATCH_INIT;
+    struct ask old = {.flight = f, .key = "k", .generation = 1, .hold = &go};
+    struct ask new = {.flight = f, .key = "k", .generation = 2, .fail = -EIO};
+    struct ask after = {.flight = f, .key = "k", .generation = 1};
+
+    kit_start(&old);
+    latch_wait(&old.begun, 1);
+    cr_assert_eq(kit_ask(&new), -EIO);
+    cr_assert_eq(lanex_flight_forget(f, "k", 1), 0);
+    latch_arrive(&go);
+    cr_assert_eq(kit_join(&old), LANEX_FLIGHT_BUILT);
+    cr_assert_eq(kit_ask(&after), LANEX_FLIGHT_BUILT);
+    kit_drop(&old);
+    kit_drop(&after);
+    lanex_flight_destroy(f);
+}
+
 /* ---- misuse, forks, memory ---- */
 
 Test(single_flight_leave, destroying_with_a_call_inside_stops_the_program, .signal = SIGABRT)

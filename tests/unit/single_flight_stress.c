@@ -6,6 +6,7 @@
  *   - each value is destroyed exactly once;
  *   - a build begins beside another of the same key only by overtaking it, or if that one was
  *     overtaken or forgotten before;
+ *   - who asks after a forget gets nothing that was begun before it;
  *   - nobody waits for ever.
  */
 #include "tests/support/lx_test.h"
@@ -30,6 +31,7 @@ enum {
 struct item {
     unsigned key;
     uint64_t generation;
+    uint64_t forgets_begun; /* of its key, when its builder began */
     atomic_bool destroyed;
 };
 
@@ -70,6 +72,7 @@ struct op {
     unsigned key, depth;
     uint64_t generation;
     uint64_t begins_before, forgets_over_before;
+    uint64_t forgets_begun; /* when its builder began */
     bool in_job, fails;
     struct running *mine;
 };
@@ -126,6 +129,7 @@ static void note_begin(struct op *op)
                                  .lost = overtaken,
                                  .used = true};
     op->mine = free_one;
+    op->forgets_begun = b->forgets_begun;
     b->log[b->begins++ % LOG_MAX] = op->generation;
     pthread_mutex_unlock(&b->mutex);
     atomic_fetch_add(&w.builds, 1);
@@ -173,6 +177,9 @@ static void check_answer(const struct op *op, lanex_flight_value *value)
     LX_REQUIRE(item->key == op->key);
     LX_REQUIRE(item->generation >= op->generation);
     LX_REQUIRE(item->generation == lanex_flight_value_generation(value));
+    /* More forgets were over when the request began than had begun when the builder did: one of
+     * them lies between the two. */
+    LX_REQUIRE(op->forgets_over_before <= item->forgets_begun);
     for (uint64_t spins = lx_rng_below(op->rng, 50); spins > 0; spins--)
         LX_REQUIRE(!atomic_load(&item->destroyed));
 }
@@ -226,7 +233,8 @@ static int build(const lanex_flight_request *request, void **ret_data)
         return rc;
     item = malloc(sizeof *item);
     LX_REQUIRE(item != NULL);
-    *item = (struct item){.key = op->key, .generation = request->generation};
+    *item = (struct item){
+        .key = op->key, .generation = request->generation, .forgets_begun = op->forgets_begun};
     atomic_fetch_add(&w.made, 1);
     *ret_data = item;
     return 0;
@@ -348,6 +356,8 @@ static void *cancelled_thread(void *arg)
         LX_REQUIRE(lanex_cancellation_create(&token) == 0);
         old = atomic_exchange(&w.token, lanex_cancellation_ref(token));
         lanex_cancellation_unref(old);
+        if (lx_rng_percent(&a->rng, 2))
+            (void)lanex_cancellation_cancel(token);
         (void)ask_with(&a->rng, 0, false, token, &deadlock);
         lanex_cancellation_unref(token);
     }
