@@ -118,7 +118,8 @@ struct lx_flight_entry *lx_flight_find(lanex_flight *flight, uint64_t hash, cons
     return found;
 }
 
-/* Under the mutex. False: no memory for it. */
+/* Under the mutex. False: no memory for it. The length is uthash's macro. */
+/* NOLINTNEXTLINE(readability-function-size) */
 static bool add(struct lx_flight_call *c, struct lx_flight_entry *e)
 {
     lanex_flight *flight = c->flight;

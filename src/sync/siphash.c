@@ -40,13 +40,25 @@ static inline void take_word(struct state *s, uint64_t word)
     s->v0 ^= word;
 }
 
-/* Up to eight bytes, the first one lowest, on machines of either byte order. */
-static inline uint64_t little_endian(const unsigned char *bytes, size_t count)
+/* Fewer than eight bytes, the first one lowest. */
+static inline uint64_t tail(const unsigned char *bytes, size_t count)
 {
     uint64_t word = 0;
 
     for (size_t i = 0; i < count; i++)
         word |= (uint64_t)bytes[i] << (8 * i);
+    return word;
+}
+
+/* Eight bytes, the first one lowest, on machines of either byte order. */
+static inline uint64_t whole(const unsigned char *bytes)
+{
+    uint64_t word;
+
+    memcpy(&word, bytes, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
     return word;
 }
 
@@ -62,8 +74,8 @@ uint64_t lx_siphash(const struct lx_siphash_key *key, const void *data, size_t l
     };
 
     for (; left >= 8; left -= 8, bytes += 8)
-        take_word(&s, little_endian(bytes, 8));
-    take_word(&s, little_endian(bytes, left) | (uint64_t)length << 56);
+        take_word(&s, whole(bytes));
+    take_word(&s, tail(bytes, left) | (uint64_t)length << 56);
     s.v2 ^= 0xff;
     mix(&s);
     mix(&s);
