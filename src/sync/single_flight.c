@@ -352,7 +352,7 @@ int lanex_flight_get_or_build(lanex_flight *flight, const lanex_flight_request *
     rc = check_key(flight, request->key, request->key_length);
     if (rc < 0)
         return rc;
-    c.hash = lx_siphash(&flight->hash_key, request->key, request->key_length);
+    c.hash = lx_hash(&flight->seed, request->key, request->key_length);
     c.deadline_ns = request->deadline_ns == 0 ? LANEX_TIME_NEVER : request->deadline_ns;
     rc = run_call(&c, &value);
     if (rc == -ECHILD && lx_fork_guard_is_child(&flight->fork_guard))
@@ -375,7 +375,7 @@ int lanex_flight_forget(lanex_flight *flight, const void *key, size_t key_length
 
     if (rc < 0)
         return rc;
-    hash = lx_siphash(&flight->hash_key, key, key_length);
+    hash = lx_hash(&flight->seed, key, key_length);
     lx_mutex_lock(&flight->mutex);
     e = lx_flight_find(flight, hash, key, key_length);
     if (e != NULL) {
@@ -408,7 +408,7 @@ int lanex_flight_create(const lanex_flight_options *options, lanex_flight **ret_
         return rc;
     }
     lx_flight_graph_adopt(flight->fork_guard.pid);
-    lx_siphash_key_random(&flight->hash_key);
+    lx_hash_seed_draw(&flight->seed);
     flight->destroy = options != NULL ? options->destroy : NULL;
     *ret_flight = flight;
     return 0;

@@ -13,7 +13,7 @@
 #include "lanex/job.h"
 #include "runtime/fork_guard.h"
 #include "sync/futex.h"
-#include "sync/siphash.h"
+#include "sync/hash.h"
 
 #include <stdatomic.h>
 #include <uthash.h>
@@ -78,7 +78,7 @@ struct lx_flight_counters {
 
 struct lanex_flight {
     struct lx_fork_guard fork_guard;
-    struct lx_siphash_key hash_key;
+    struct lx_hash_seed seed;
     void (*destroy)(void *data);
     struct lx_mutex mutex;
     uint64_t inside; /* calls that hold an entry. Under the mutex, as is the table. */

@@ -95,7 +95,7 @@ int kit_join(struct ask *ask)
 
 static uint32_t sleepers_now(lanex_flight *flight, const char *key)
 {
-    uint64_t hash = lx_siphash(&flight->hash_key, key, strlen(key));
+    uint64_t hash = lx_hash(&flight->seed, key, strlen(key));
     const struct lx_flight_entry *e;
     uint32_t sleepers;
 

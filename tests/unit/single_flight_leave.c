@@ -3,7 +3,6 @@
 
 #include "sync/cancel.h"
 #include "sync/seams.h"
-#include "sync/siphash.h"
 
 #include <errno.h>
 #include <sys/wait.h>
@@ -514,19 +513,4 @@ Test(single_flight_leave, without_memory_nothing_is_built_and_nothing_is_left)
     }
     cr_assert_geq(k, 4, "build, value, entry, and uthash's own failed in turn");
     lanex_flight_destroy(f);
-}
-
-Test(single_flight_leave, siphash_gives_the_published_values)
-{
-    struct lx_siphash_key key = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)};
-    struct lx_siphash_key other, another;
-    unsigned char data[15];
-
-    for (unsigned char i = 0; i < sizeof data; i++)
-        data[i] = i;
-    cr_assert_eq(lx_siphash(&key, data, sizeof data), UINT64_C(0xa129ca6149be45e5));
-    cr_assert_eq(lx_siphash(&key, data, 0), UINT64_C(0x726fdb47dd0e0e31));
-    lx_siphash_key_random(&other);
-    lx_siphash_key_random(&another);
-    cr_assert(other.k0 != another.k0 || other.k1 != another.k1);
 }
