@@ -25,7 +25,8 @@ typedef struct lanex_liveness {
 } lanex_liveness;
 
 /*
- * The state as of the end of the last scheduler turn. Takes no lock, waits for nobody and makes
+ * The state as of the end of the last scheduler turn; a job that has a completion no longer counts,
+ * whether a turn has seen its end or not. Takes no lock, waits for nobody and makes
  * nobody wait; the fields are each exact, not taken at one instant. Errors: -EINVAL.
  */
 LANEX_API int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_liveness);

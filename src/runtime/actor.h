@@ -57,8 +57,8 @@ void lx_actor_unused(struct lanex_executor *ex, struct lanex_actor *actor);
 void lx_actor_release_context(struct lanex_actor *actor);
 void lx_actor_free(struct lanex_actor *actor);
 
-/* The actor's one link, as a node of an inbox: for the reaper, for LX_EVENT_ACTOR_UNUSED, and for the
- * reaper again. */
+/* The actor's one link, as a node of an inbox: for the reaper, for LX_EVENT_ACTOR_UNUSED, and for
+ * the reaper again. */
 static inline struct lx_inbox_node *lx_actor_node(struct lanex_actor *actor)
 {
     return (struct lx_inbox_node *)&actor->entry.link;

@@ -291,7 +291,6 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
     atomic_init(&ex->memory, 1);
     atomic_init(&ex->timer_ns, LANEX_TIME_NEVER);
     ex->quiet = true;
-    atomic_init(&ex->published.idle_workers, config.pool_size);
     atomic_init(&ex->published.free_permits, config.heavy_permits);
     rc = make_memory(ex);
     if (rc == 0)
@@ -361,7 +360,7 @@ int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *
     } else if (rc == -ETIMEDOUT && ret_left != NULL) {
         const struct lx_published *in = &executor->published;
         *ret_left = atomic_load(&in->queued[0]) + atomic_load(&in->queued[1]) +
-                    atomic_load(&in->running[0]) + atomic_load(&in->running[1]);
+                    lx_executor_running(executor, 0) + lx_executor_running(executor, 1);
     }
     return rc;
 }

@@ -57,6 +57,13 @@ struct lx_worker {
 
     /* 1 from before a job is taken until its completion was delivered; read by drain. */
     _Atomic uint32_t busy;
+    /*
+     * Counted by the worker alone, before it files the end and thus before anybody can see the
+     * completion: jobs of each class that it has ended, and jobs (or builds) that it is free of.
+     * What the views take off from lx_published.begun and .taken.
+     */
+    _Atomic uint64_t ended[LX_CLASSES];
+    _Atomic uint64_t freed;
     char pad[LX_LINE];
 };
 
@@ -84,12 +91,13 @@ enum lx_life {
 /* What liveness shows: each word written by the turn, relaxed, read by anybody. */
 struct lx_published {
     _Atomic uint64_t queued[LX_CLASSES];
-    _Atomic uint64_t running[LX_CLASSES];
+    /* In flight as the turn knows, plus all ends that it has seen: less what workers have ended. */
+    _Atomic uint64_t begun[LX_CLASSES];
     _Atomic uint64_t completed[LX_CLASSES];
     _Atomic uint64_t refused[LX_CLASSES];
     _Atomic uint64_t panicked;
     _Atomic uint64_t non_runnable;
-    _Atomic uint64_t idle_workers;
+    _Atomic uint64_t taken; /* workers in use as the turn knows, plus all that it has got back */
     _Atomic uint64_t free_permits;
     _Atomic uint64_t actors;
     _Atomic uint64_t turns;
@@ -122,9 +130,11 @@ struct lanex_executor {
     /* Owned by the seat's holder. */
     struct lx_admission admission;
     uintptr_t pending,
-        pending_last;         /* events taken from the inbox and not handled yet: tagged links */
+        pending_last;            /* events taken from the inbox and not handled yet: tagged links */
     struct lx_actor_entry *gone; /* handed to the reaper at the end of the turn */
-    bool quiet;               /* nothing queued, in flight, or waiting to be answered */
+    struct lx_request *applied;  /* answered once the seat is left and the views show it */
+    uint64_t ends_seen[LX_CLASSES], frees_seen;
+    bool quiet; /* nothing queued, in flight, or waiting to be answered */
     /* 1: a turn left events or due work behind although the inbox may be empty. */
     _Atomic uint32_t leftover;
 
@@ -220,6 +230,10 @@ void lx_executor_drop_memory(struct lanex_executor *ex);
 /* An object that was marked as orphan goes back to the slab; has gone back. */
 void lx_executor_orphan_ending(struct lanex_executor *ex);
 void lx_executor_orphan_gone(struct lanex_executor *ex);
+
+/* ---- inspect.c ---- */
+/* Jobs of the class in flight: dispatched, and not filed as ended. */
+uint64_t lx_executor_running(const struct lanex_executor *ex, unsigned job_class);
 
 /* ---- threads.c ---- */
 int lx_threads_start(struct lanex_executor *ex);

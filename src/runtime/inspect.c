@@ -10,6 +10,33 @@ static uint64_t load(const _Atomic uint64_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
+/*
+ * What is published is at times older than what the workers have done since, and at times than what
+ * was begun: both sides only grow, so that the difference is right once both are seen.
+ */
+static uint64_t less(uint64_t grown, uint64_t off)
+{
+    return grown > off ? grown - off : 0;
+}
+
+uint64_t lx_executor_running(const struct lanex_executor *ex, unsigned job_class)
+{
+    uint64_t begun = load(&ex->published.begun[job_class]), ended = 0;
+
+    for (uint32_t i = 0; i < ex->config.pool_size; i++)
+        ended += load(&ex->workers[i].ended[job_class]);
+    return less(begun, ended);
+}
+
+static uint64_t idle_workers(const struct lanex_executor *ex)
+{
+    uint64_t taken = load(&ex->published.taken), freed = 0;
+
+    for (uint32_t i = 0; i < ex->config.pool_size; i++)
+        freed += load(&ex->workers[i].freed);
+    return less(ex->config.pool_size, less(taken, freed));
+}
+
 int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_liveness)
 {
     const struct lx_published *in;
@@ -19,9 +46,9 @@ int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_
     in = &executor->published;
     for (unsigned c = 0; c < LX_CLASSES; c++) {
         ret_liveness->queued[c] = load(&in->queued[c]);
-        ret_liveness->running[c] = load(&in->running[c]);
+        ret_liveness->running[c] = lx_executor_running(executor, c);
     }
-    ret_liveness->idle_workers = load(&in->idle_workers);
+    ret_liveness->idle_workers = idle_workers(executor);
     ret_liveness->interactive_reserve = executor->config.interactive_reserve;
     ret_liveness->maintenance_cap = executor->config.maintenance_cap;
     return 0;
@@ -52,8 +79,9 @@ int lanex_executor_counters(const lanex_executor *executor, lanex_counters *ret_
     out->actors = load(&in->actors);
     out->turns = load(&in->turns);
     out->turns_by_scheduler = load(&in->turns_by_scheduler);
-    out->phantom_workers = (int64_t)executor->config.pool_size - (int64_t)load(&in->idle_workers) -
-                           (int64_t)(load(&in->running[0]) + load(&in->running[1]));
+    out->phantom_workers = (int64_t)executor->config.pool_size - (int64_t)idle_workers(executor) -
+                           (int64_t)lx_executor_running(executor, 0) -
+                           (int64_t)lx_executor_running(executor, 1);
     out->jobs_allocated = lx_slab_objects(&executor->jobs);
     for (uint32_t i = 0; i < executor->config.pool_size; i++)
         add_door(&executor->workers[i].door, out);

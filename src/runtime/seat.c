@@ -37,6 +37,7 @@ struct turn_result {
     bool tell_reaper;
     bool tell_quiet;
     bool more; /* events or due work are left */
+    struct lx_request *applied;
 };
 
 /* ---- one event ---- */
@@ -45,6 +46,8 @@ static void handle_end(struct lanex_executor *ex, struct lanex_job *job, bool pa
 {
     struct lanex_actor *actor = lx_actor_of(job->entry.actor);
 
+    ex->ends_seen[job->entry.job_class]++;
+    ex->frees_seen++;
     lx_admission_end(&ex->admission, &job->entry, panicked);
     if (LX_UNLIKELY(actor->stage == LX_ACTOR_REMOVED))
         lx_actor_maybe_gone(ex, actor);
@@ -80,12 +83,14 @@ static void handle_event(struct lanex_executor *ex, uintptr_t link)
         break;
     case LX_EVENT_BUILT:
         /* If the install step cannot come any more the job was settled, and goes to the reaper. */
+        ex->frees_seen++;
         lx_admission_built(&ex->admission, &((struct lanex_job *)node)->entry);
         break;
     case LX_EVENT_REQUEST:
         request = (struct lx_request *)(void *)node;
         request->apply(ex, request);
-        lx_request_answer(request);
+        node->next = (uintptr_t)ex->applied;
+        ex->applied = request;
         break;
     default:
         LX_ASSERT(lx_inbox_kind_of(link) == LX_EVENT_ACTOR_UNUSED);
@@ -191,11 +196,11 @@ static void publish(struct lanex_executor *ex)
 
     for (unsigned c = 0; c < LX_CLASSES; c++) {
         publish_counter(&out->queued[c], adm->queued[c]);
-        publish_counter(&out->running[c], adm->running[c]);
+        publish_counter(&out->begun[c], adm->running[c] + ex->ends_seen[c]);
         publish_counter(&out->completed[c], adm->completed[c]);
         publish_counter(&out->refused[c], adm->refused[c]);
     }
-    publish_counter(&out->idle_workers, adm->idle_workers);
+    publish_counter(&out->taken, adm->config.pool_size - adm->idle_workers + ex->frees_seen);
     publish_counter(&out->free_permits, adm->free_permits);
     publish_counter(&out->panicked, adm->panicked);
     publish_counter(&out->non_runnable, adm->non_runnable_dispatches);
@@ -241,14 +246,17 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
         result->more = true;
     lx_admission_schedule(adm);
 
+    /* First: whoever sees a job of this turn run, or answered, finds it in the views so. */
+    publish(ex);
+    count_turn(&ex->published, user);
     if (adm->dispatched.head != NULL)
         hand_out(ex, user == LX_SEAT_WORKER, result);
     if (adm->settled.head != NULL)
         hand_to_reaper(ex, result);
     if (ex->gone != NULL)
         hand_over_gone(ex, result);
-    publish(ex);
-    count_turn(&ex->published, user);
+    result->applied = ex->applied;
+    ex->applied = NULL;
     quiet = is_quiet(adm) && ex->pending == LX_INBOX_EMPTY;
     if (quiet && !ex->quiet)
         result->tell_quiet = true;
@@ -282,10 +290,23 @@ static void leave_seat(struct lanex_executor *ex)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
+static void answer_requests(const struct turn_result *result)
+{
+    struct lx_request *request = result->applied;
+
+    while (request != NULL) {
+        struct lx_request *next = (struct lx_request *)request->node.next;
+        lx_request_answer(request);
+        request = next;
+    }
+}
+
 static void after_turn(struct lanex_executor *ex, const struct turn_result *result)
 {
     if (result->wake_worker)
         lx_wake_one(ex);
+    if (result->applied != NULL)
+        answer_requests(result);
     if (result->tell_reaper)
         lx_reaper_tell(ex);
     if (result->tell_quiet) {
@@ -352,9 +373,6 @@ int lx_seat_request(struct lanex_executor *ex, struct lx_request *request)
 static void apply_is_quiet(struct lanex_executor *ex, struct lx_request *request)
 {
     request->result = is_quiet(&ex->admission);
-    /* Who is told so reads the views next; the turn itself publishes after it has answered. */
-    if (request->result)
-        publish(ex);
     /* So that the end of this very turn counts as becoming quiet. */
     if (!request->result)
         ex->quiet = false;
@@ -386,6 +404,7 @@ void lx_seat_close(struct lanex_executor *ex)
         result = (struct turn_result){.own = NULL};
         run_turn(ex, LX_SEAT_SCHEDULER, LX_INBOX_CLOSED, &result);
         LX_ASSERT(!result.wake_worker);
+        answer_requests(&result);
         /* What earlier turns left behind may fill a turn before the inbox is looked at. */
     } while (result.more ||
              atomic_load_explicit(&ex->inbox.head, memory_order_relaxed) != LX_INBOX_CLOSED);

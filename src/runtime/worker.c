@@ -66,6 +66,12 @@ static void file(struct lanex_executor *ex, struct lanex_job *job, enum lx_event
     LX_ASSERT(open); /* destroy joins the workers before it closes the inbox */
 }
 
+static void count_one(_Atomic uint64_t *counter)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
 static bool install_is_next(const struct lx_worker *worker, const struct lanex_job *job)
 {
     return (job->entry.flags & LX_JOB_FLAG_HAS_INSTALL) != 0 && !worker->installing &&
@@ -80,11 +86,13 @@ static void finish(struct lx_worker *worker, struct lanex_job *job, bool panicke
 
     worker->job = NULL;
     worker->deferred = NULL;
+    count_one(&worker->freed);
     if (!panicked && deferred == NULL && install_is_next(worker, job)) {
         job->entry.answered = 1;
         file(ex, job, LX_EVENT_BUILT);
         return;
     }
+    count_one(&worker->ended[job->entry.job_class]);
     file(ex, job, panicked ? LX_EVENT_END_PANICKED : LX_EVENT_END);
     if (deferred == NULL || lx_deferred_leave(deferred))
         lx_deliver(job);

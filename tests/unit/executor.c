@@ -395,6 +395,44 @@ Test(executor, tickets_dropped_while_it_ends)
     }
 }
 
+/* ---- what the views show to who has just been told ---- */
+
+struct looker {
+    lanex_executor *executor;
+    struct latch called;
+};
+
+static void look(lanex_completion *completion, void *arg)
+{
+    struct looker *looker = arg;
+    lanex_liveness liveness = {.size = sizeof liveness};
+
+    (void)completion;
+    LX_REQUIRE(lanex_executor_liveness(looker->executor, &liveness) == 0);
+    LX_REQUIRE(liveness.queued[0] == 0 && liveness.queued[1] == 0);
+    LX_REQUIRE(liveness.running[0] == 0 && liveness.running[1] == 0);
+    LX_REQUIRE(liveness.idle_workers == WORKERS);
+    latch_arrive(&looker->called);
+}
+
+Test(executor, a_completed_job_is_nowhere_in_the_views)
+{
+    struct looker looker = {.executor = lx_test_executor(WORKERS)};
+    lanex_actor *actor = lx_test_actor(looker.executor, 1);
+
+    for (unsigned i = 1; i <= 2000; i++) {
+        lanex_job_options options = lx_test_callback_job(
+            i % 2 == 0 ? LANEX_LANE_MUTATING : LANEX_LANE_PURE_READ, nothing, NULL, look, &looker);
+        options.job_class = i % 3 == 0 ? LANEX_CLASS_MAINTENANCE : LANEX_CLASS_INTERACTIVE;
+        cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
+        latch_wait(&looker.called, i);
+    }
+    cr_assert_eq(lanex_executor_drain(looker.executor, LANEX_TIME_NEVER, NULL), 0);
+    lx_test_at_rest(looker.executor);
+    lanex_actor_unref(actor);
+    cr_assert_eq(lanex_executor_destroy(looker.executor), 0);
+}
+
 /* ---- time ---- */
 
 static void must_not_run(lanex_job *job, void *context, void *arg)
