@@ -39,6 +39,14 @@ struct lx_actor_space {
     void *memory;
 };
 
+/* A visit that stopped for want of a worker. */
+struct lx_open_visit {
+    struct lx_actor_entry *actor; /* NULL: there is none */
+    unsigned job_class;
+    uint32_t starts; /* jobs that it has started */
+    bool grown;      /* it has added to the deficit */
+};
+
 struct lx_admission {
     lanex_config config; /* constant */
 
@@ -61,6 +69,7 @@ struct lx_admission {
     uint32_t actors;
     uint32_t next_slot; /* of the next actor; the last one's is just below */
     uint32_t cursor;    /* slot from which the next round goes on; 0 also stands for "the first" */
+    struct lx_open_visit open_visit; /* of the actor at the cursor, until another is visited */
     uint32_t overdue_cursor; /* the same for maintenance that has waited too long */
 
     /* Queued jobs, executor-wide. */

@@ -4,6 +4,11 @@
  * something, in rotation order, so that the order of what starts is the same as if every actor had
  * been looked at.
  *
+ * A visit that stops for want of a worker, before it has started `weight` jobs, goes on when the
+ * next worker is free: the cursor stays, and the deficit does not grow again. Workers become free
+ * one at a time, so if each visit ended with the first job, actors of cheap jobs would all get the
+ * same share, whatever their weights. With weight 1 there is no such visit.
+ *
  * Two points differ from a walk over all actors, on purpose. A visit adds to the deficit only if a
  * job of the class could start but for its cost: an actor that is blocked does not come back with a
  * credit that it could not have used, and how often it was looked at meanwhile does not matter. And
@@ -138,13 +143,22 @@ static struct lx_pick pick_living(struct lx_admission *adm, struct lx_actor_entr
     return pick;
 }
 
+static bool is_open(const struct lx_admission *adm, const struct lx_actor_entry *actor,
+                    unsigned job_class)
+{
+    return adm->open_visit.actor == actor && adm->open_visit.job_class == job_class;
+}
+
 static void visit(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class,
                   struct visit_result *result)
 {
-    uint32_t starts = 0;
-    bool grown = false;
+    struct lx_open_visit now = {.actor = actor, .job_class = job_class};
 
     adm->visits++;
+    if (is_open(adm, actor, job_class)) {
+        now = adm->open_visit;
+        adm->open_visit.actor = NULL;
+    }
     do {
         struct lx_pick pick = pick_living(adm, actor, job_class);
         if (pick.why != LX_PICK_START) {
@@ -153,9 +167,9 @@ static void visit(struct lx_admission *adm, struct lx_actor_entry *actor, unsign
         }
         /* An install step was paid for when its build started. */
         if (pick.job != actor->built) {
-            if (!grown)
+            if (!now.grown)
                 grow_deficit(adm, actor, 1);
-            grown = true;
+            now.grown = true;
             if (pick.job->cost > actor->deficit) {
                 result->held = true;
                 /* Held, not blocked: from the permit set it comes back to the ready one. */
@@ -170,8 +184,13 @@ static void visit(struct lx_admission *adm, struct lx_actor_entry *actor, unsign
             lx_actor_ready(adm, actor, job_class); /* it may have come from the permit set */
         if (job_class == LANEX_CLASS_MAINTENANCE)
             lx_actor_watch_overdue(adm, actor);
-    } while (++starts < actor->weight && actor->queued[job_class] > 0 &&
+        now.starts++;
+    } while (now.starts < actor->weight && actor->queued[job_class] > 0 &&
              class_may_start(adm, job_class));
+    if (now.starts < actor->weight && actor->queued[job_class] > 0) {
+        adm->open_visit = now;
+        adm->cursor = actor->slot;
+    }
 }
 
 static uint32_t next_candidate(const struct lx_admission *adm, unsigned job_class, uint32_t from)
@@ -192,7 +211,7 @@ static uint32_t cursor_after(const struct lx_admission *adm, uint32_t slot)
     return slot + 1 >= adm->next_slot ? 0 : slot + 1;
 }
 
-static void run_round(struct lx_admission *adm, unsigned job_class, struct visit_result *result)
+static void walk_round(struct lx_admission *adm, unsigned job_class, struct visit_result *result)
 {
     uint32_t start = adm->cursor, at = start;
     bool wrapped = false;
@@ -213,6 +232,20 @@ static void run_round(struct lx_admission *adm, unsigned job_class, struct visit
         at = slot + 1;
         visit(adm, adm->space.by_slot[slot], job_class, result);
     }
+}
+
+static void run_round(struct lx_admission *adm, unsigned job_class, struct visit_result *result)
+{
+    const struct lx_actor_entry *open = adm->open_visit.actor;
+
+    /* A visit is over when its actor has nothing to start, and when the cursor has left it. */
+    if (open != NULL && is_open(adm, open, job_class) && class_may_start(adm, job_class) &&
+        next_candidate(adm, job_class, open->slot) != open->slot)
+        adm->open_visit.actor = NULL;
+    walk_round(adm, job_class, result);
+    open = adm->open_visit.actor;
+    if (open != NULL && open->slot != lx_order_set_next(&adm->space.registered, adm->cursor))
+        adm->open_visit.actor = NULL;
 }
 
 /* True if the actor's next maintenance job was overdue and has been started. */

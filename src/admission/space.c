@@ -165,6 +165,8 @@ void lx_actor_leave_rotation(struct lx_admission *adm, const struct lx_actor_ent
     adm->space.by_slot[actor->slot] = NULL;
     lx_order_set_remove(&adm->space.registered, actor->slot);
     adm->actors--;
+    if (adm->open_visit.actor == actor)
+        adm->open_visit.actor = NULL;
     if (actor->slot + 1 == adm->next_slot) {
         uint32_t last = lx_order_set_last(&adm->space.registered);
         adm->next_slot = last != LX_ORDER_NONE ? last + 1 : 0;

@@ -154,6 +154,8 @@ void naive_remove(struct naive *naive, unsigned actor)
     if (at < naive->overdue_cursor)
         naive->overdue_cursor--;
     naive->actors[actor].registered = false;
+    if (naive->open_actor == actor)
+        naive->open = false;
     drop_built(naive, actor);
     answer_queued(naive, actor, -1, LANEX_STATUS_ACTOR_FATAL);
     forget_over(naive);
@@ -586,10 +588,13 @@ static void grow(const struct naive *naive, struct naive_actor *actor)
 static void visit(struct naive *naive, unsigned id, unsigned job_class, bool *started, bool *held)
 {
     struct naive_actor *actor = &naive->actors[id];
-    bool grown = false;
+    bool goes_on = naive->open && naive->open_actor == id && naive->open_class == job_class;
+    bool grown = goes_on && naive->open_grown;
+    uint64_t starts = goes_on ? naive->open_starts : 0;
 
-    for (uint64_t starts = 0; starts < actor->weight && class_may_start(naive, job_class);
-         starts++) {
+    if (goes_on)
+        naive->open = false;
+    for (; starts < actor->weight && class_may_start(naive, job_class); starts++) {
         struct naive_job *job = next_job(naive, id, job_class);
         if (job == NULL)
             return;
@@ -606,6 +611,13 @@ static void visit(struct naive *naive, unsigned id, unsigned job_class, bool *st
         start(naive, job);
         *started = true;
     }
+    if (starts < actor->weight && queued_of(naive, id, (int)job_class) > 0) {
+        naive->open = true;
+        naive->open_actor = id;
+        naive->open_class = job_class;
+        naive->open_starts = starts;
+        naive->open_grown = grown;
+    }
 }
 
 static void run_round(struct naive *naive, unsigned job_class, bool *started, bool *held)
@@ -615,8 +627,10 @@ static void run_round(struct naive *naive, unsigned job_class, bool *started, bo
         if (!class_may_start(naive, job_class))
             return;
         actor = naive->rotation[naive->cursor];
-        naive->cursor = (naive->cursor + 1) % naive->rotation_count;
         visit(naive, actor, job_class, started, held);
+        if (naive->open && naive->open_actor == actor && naive->open_class == job_class)
+            return; /* it stopped for want of a worker, and goes on with the next */
+        naive->cursor = (naive->cursor + 1) % naive->rotation_count;
     }
 }
 
@@ -650,6 +664,13 @@ static void start_overdue(struct naive *naive, bool *started)
     }
 }
 
+/* A visit that could go on is over when the cursor has left its actor. */
+static void close_visit(struct naive *naive)
+{
+    if (naive->open && naive->rotation[naive->cursor] != naive->open_actor)
+        naive->open = false;
+}
+
 void naive_schedule(struct naive *naive)
 {
     bool started = true, held = false;
@@ -657,8 +678,10 @@ void naive_schedule(struct naive *naive)
     while ((started || held) && idle_workers(naive) > 0) {
         started = held = false;
         run_round(naive, LANEX_CLASS_INTERACTIVE, &started, &held);
+        close_visit(naive);
         if (idle_workers(naive) > 0 && class_may_start(naive, LANEX_CLASS_MAINTENANCE))
             run_round(naive, LANEX_CLASS_MAINTENANCE, &started, &held);
+        close_visit(naive);
         start_overdue(naive, &started);
     }
 }

@@ -53,6 +53,10 @@ struct naive {
     size_t rotation_count, rotation_room;
     size_t cursor, overdue_cursor; /* into rotation */
     uint64_t built;
+    /* A visit that stopped for want of a worker. */
+    bool open, open_grown;
+    unsigned open_actor, open_class;
+    uint64_t open_starts;
     bool draining;
     /* Of the last turn. */
     unsigned *dispatched;

@@ -65,7 +65,8 @@ struct rig_job *rig_new_job(struct rig *rig, struct rig_actor *actor, const stru
     job->older = rig->jobs;
     rig->jobs = job;
     job->entry.actor = actor != NULL ? &actor->entry : NULL;
-    job->entry.cost = spec->cost != 0 ? spec->cost : 1;
+    job->cost = spec->cost != 0 ? spec->cost : 1;
+    job->entry.cost = job->cost;
     job->entry.job_class = spec->job_class;
     job->entry.lane = spec->lane;
     job->entry.coalesce_key = spec->coalesce_key;

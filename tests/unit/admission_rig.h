@@ -20,6 +20,7 @@ struct rig_job {
     struct lx_job_entry entry; /* first */
     struct lx_job_extra extra;
     unsigned id;
+    uint32_t cost; /* the entry's own place is used anew once it runs */
     struct rig_job *older;
 };
 
