@@ -54,6 +54,9 @@ LANEX_API const char *lanex_completion_code(const lanex_completion *completion);
 LANEX_API const char *lanex_completion_message(const lanex_completion *completion);
 /* Whether doing the same again later can help; false for ok. */
 LANEX_API bool lanex_completion_retryable(const lanex_completion *completion);
+/* Of `request_deadline_exceeded`: where the job was when its deadline passed, which is "queue", as
+ * a job that has begun is never cut off. "" for all other completions. */
+LANEX_API const char *lanex_completion_phase(const lanex_completion *completion);
 LANEX_API const char *lanex_completion_request_id(const lanex_completion *completion);
 LANEX_API const char *lanex_completion_label(const lanex_completion *completion);
 /* The job's arg. */

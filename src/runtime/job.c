@@ -398,6 +398,12 @@ bool lanex_completion_retryable(const lanex_completion *completion)
     return text != NULL ? text->retryable : status_texts[job->entry.status].retryable;
 }
 
+const char *lanex_completion_phase(const lanex_completion *completion)
+{
+    return lanex_completion_status(completion) == LANEX_STATUS_REQUEST_DEADLINE_EXCEEDED ? "queue"
+                                                                                         : "";
+}
+
 const char *lanex_completion_request_id(const lanex_completion *completion)
 {
     return lx_job_of_completion(completion)->request_id;
