@@ -81,6 +81,18 @@ static enum lanex_status refusal_of(const struct lx_admission *adm, const struct
     return LANEX_STATUS_OK;
 }
 
+/*
+ * A turn takes several events before it schedules, so a queue may look full that has been given a
+ * worker since: then what can start does so first, as if each event had a turn of its own. Else a
+ * client that submits again upon a completion would be told "full" because of the very job it got.
+ */
+static void start_waiting(struct lx_admission *adm)
+{
+    /* With more to expire than fits a slice, a job whose deadline has passed might start. */
+    if (adm->idle_workers > 0 && !lx_admission_expire(adm))
+        lx_admission_schedule(adm);
+}
+
 void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
 {
     struct lx_actor_entry *actor = job->actor;
@@ -95,6 +107,8 @@ void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
         return;
     }
     cap = actor_queue_cap(adm, job_class);
+    if (cap != 0 && actor->queued[job_class] >= cap)
+        start_waiting(adm);
     if (cap != 0 && actor->queued[job_class] >= cap) {
         if (job_class == LANEX_CLASS_MAINTENANCE)
             lx_queue_drop_duplicates(adm, actor);
@@ -108,6 +122,8 @@ void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
         return;
     }
     cap = total_queue_cap(adm, job_class);
+    if (cap != 0 && adm->queued[job_class] >= cap)
+        start_waiting(adm);
     if (cap != 0 && adm->queued[job_class] >= cap) {
         refuse_full(adm, job, adm->queued[job_class], cap, LANEX_SCOPE_GLOBAL);
         return;

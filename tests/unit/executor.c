@@ -433,6 +433,80 @@ Test(executor, a_completed_job_is_nowhere_in_the_views)
     cr_assert_eq(lanex_executor_destroy(looker.executor), 0);
 }
 
+/* ---- caps, and who submits again at once ---- */
+
+struct again {
+    lanex_actor *actor;
+    struct ends *ends;
+};
+
+static void submit_again(lanex_completion *completion, void *arg)
+{
+    struct again *again = arg;
+    lanex_job_options options =
+        lx_test_callback_job(LANEX_LANE_MUTATING, nothing, NULL, note_end, again->ends);
+
+    LX_REQUIRE(lanex_completion_status(completion) == LANEX_STATUS_OK);
+    LX_REQUIRE(lanex_submit(again->actor, &options, NULL) == 0);
+}
+
+Test(executor, a_queue_is_not_full_because_of_the_job_just_completed)
+{
+    lanex_executor_options executor_options = lx_test_executor_options(WORKERS);
+
+    /* One place of the actor's, then one of the whole executor's. */
+    for (unsigned round = 0; round < 40; round++) {
+        struct gate_job gate = {LATCH_INIT, LATCH_INIT};
+        struct ends ends = {LATCH_INIT, {0}};
+        lanex_executor *executor;
+
+        executor_options.interactive_actor_queue_cap = round % 2 == 0;
+        executor_options.interactive_queue_cap = round % 2 != 0;
+        cr_assert_eq(lanex_executor_create(&executor_options, &executor), 0);
+        lanex_actor *actor = lx_test_actor(executor, round);
+        struct again again = {actor, &ends};
+        lanex_job_options options =
+            lx_test_callback_job(LANEX_LANE_MUTATING, hold_worker, &gate, submit_again, &again);
+        cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
+        latch_wait(&gate.begun, 1);
+        submit(actor, LANEX_LANE_MUTATING, nothing, NULL, &ends); /* takes the place */
+        submit(actor, LANEX_LANE_MUTATING, nothing, NULL, &ends); /* finds it taken */
+        latch_wait(&ends.all, 1);
+        cr_assert_eq(ends.by_status[LANEX_STATUS_EXECUTOR_BACKPRESSURE], 1);
+        latch_arrive(&gate.may_end);
+        latch_wait(&ends.all, 3);
+        cr_assert_eq(ends.by_status[LANEX_STATUS_OK], 2);
+        lanex_actor_unref(actor);
+        cr_assert_eq(lanex_executor_destroy(executor), 0);
+    }
+}
+
+Test(executor, a_batch_fills_idle_workers_before_it_fills_the_queue)
+{
+    lanex_executor_options executor_options = lx_test_executor_options(WORKERS);
+    struct gate_job gate = {LATCH_INIT, LATCH_INIT};
+    struct ends ends = {LATCH_INIT, {0}};
+    lanex_submission batch[WORKERS + 2];
+    lanex_executor *executor;
+
+    executor_options.interactive_queue_cap = 1;
+    cr_assert_eq(lanex_executor_create(&executor_options, &executor), 0);
+    lanex_job_options options =
+        lx_test_callback_job(LANEX_LANE_MUTATING, hold_worker, &gate, note_end, &ends);
+    for (unsigned i = 0; i < WORKERS + 2; i++)
+        batch[i] = (lanex_submission){lx_test_actor(executor, i), &options};
+    cr_assert_eq(lanex_submit_batch(batch, WORKERS + 2, NULL), 0);
+    latch_wait(&ends.all, 1); /* the last has neither a worker nor a place */
+    latch_wait(&gate.begun, WORKERS);
+    latch_arrive(&gate.may_end);
+    latch_wait(&ends.all, WORKERS + 2);
+    cr_assert_eq(ends.by_status[LANEX_STATUS_EXECUTOR_BACKPRESSURE], 1);
+    cr_assert_eq(ends.by_status[LANEX_STATUS_OK], WORKERS + 1);
+    for (unsigned i = 0; i < WORKERS + 2; i++)
+        lanex_actor_unref(batch[i].actor);
+    cr_assert_eq(lanex_executor_destroy(executor), 0);
+}
+
 /* ---- time ---- */
 
 static void must_not_run(lanex_job *job, void *context, void *arg)
