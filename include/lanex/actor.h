@@ -43,10 +43,22 @@ typedef struct lanex_actor_options {
     /* Takes one more reference for lanex_actor_context_acquire; NULL: acquire gives -ENOTSUP. */
     void (*context_retain)(void *context);
     /*
-     * Gives the reference back: called once, when the actor is removed and its last job has ended,
-     * whether or not handles are left. Runs on lanex-reap, for actors that are still registered at
-     * the executor's end on the thread that ends it; never under a lock of lanex's and never inside
-     * submit. May be NULL.
+     * The orderly goodbye to what the context uses outside this process or beside it: flush and
+     * close files, log out, stop helpers. Called once if the actor is retired, just before
+     * context_release and where that is called. Not called for an actor that is removed, or is
+     * still registered when the executor ends: to have it, retire first. May be NULL.
+     */
+    void (*context_teardown)(void *context);
+    /*
+     * Gives the reference back: called once, when the actor is removed or retired, its last job has
+     * ended, and no list (registry.h) holds the context, whether or not handles are left. May be
+     * NULL.
+     *
+     * Where: teardown and release run on lanex-reap, never in the call that removed or retired,
+     * under no lock of lanex's. Release of an actor that is still registered when the executor ends
+     * runs on the thread that ends it. They may take their time, but answers of jobs that never
+     * ran, hooks, and other actors' teardowns wait behind them. They may call everything but drain
+     * and destroy, which give -EDEADLK.
      */
     void (*context_release)(void *context);
     uint32_t weight; /* share under saturation, 1 to LANEX_WEIGHT_MAX; 0 = 1 */
@@ -71,13 +83,24 @@ LANEX_API lanex_actor *lanex_actor_ref(lanex_actor *actor);
 LANEX_API void lanex_actor_unref(lanex_actor *actor);
 
 /*
- * Takes the actor out at once. Its queued jobs are answered `actor_fatal` in arrival order; running
- * ones finish. Returns 0. Errors: -ENOENT, -EINVAL, -ESHUTDOWN, -ECHILD.
+ * Takes the actor out at once, whatever it is doing. Its queued jobs, and those that only lack
+ * their install step, are answered `actor_fatal`, the queued ones in order of arrival across both
+ * classes; running ones finish, with their worker and heavy permit, under the old actor's context
+ * and epoch. The key is free when this returns: registered again it is another actor, which shares
+ * nothing with this one (nor waits for it: a context that must not be open twice has to see to that
+ * itself), and whatever becomes of the old one's jobs does not touch it. The removed actor's
+ * context is released once its last job has ended.
+ *
+ * Never waits for a job. Returns 0. Errors: -ENOENT, -EINVAL, -ESHUTDOWN, -ECHILD.
  */
 LANEX_API int lanex_actor_remove(lanex_executor *executor, const void *key, size_t key_length);
 
 /*
- * Removes the actor only if nothing of it is queued or running. Errors: as remove, and -EBUSY.
+ * The orderly end: removes the actor only if nothing of it is queued or in flight, then has its
+ * context torn down (context_teardown) and released on lanex-reap; returns without waiting for
+ * that. Whoever has seen the completion of the actor's last job does not find it busy because of
+ * that job. A deferred answer that is still owed does not count. A fatal actor may be retired.
+ * Errors: -EBUSY (something is queued or running; nothing was changed), and as remove.
  */
 LANEX_API int lanex_actor_retire(lanex_executor *executor, const void *key, size_t key_length);
 
@@ -93,6 +116,15 @@ LANEX_API const void *lanex_actor_key(const lanex_actor *actor, size_t *ret_leng
 
 /* The context of a handle, borrowed: valid while the actor is registered or a job of it runs. */
 LANEX_API void *lanex_actor_context(const lanex_actor *actor);
+
+/*
+ * The context of a handle with a reference of the caller's own, taken by context_retain on the
+ * calling thread and under no lock; the caller gives it back by its own means. It may outlive the
+ * actor, and the teardown by a retire does not wait for it. By key: lanex_actor_lookup first.
+ * Errors: -ENOENT (the actor was removed, and its context has been given back), -ENOTSUP (no
+ * context_retain), -EINVAL, -ESHUTDOWN, -ECHILD.
+ */
+LANEX_API int lanex_actor_context_acquire(lanex_actor *actor, void **ret_context);
 
 /*
  * The epoch of the actor, for code outside the executor that must exclude its jobs. While somebody

@@ -12,6 +12,8 @@
 #include <lanex/executor.h>
 #include <lanex/inspect.h>
 #include <lanex/job.h>
+#include <lanex/registry.h>
+#include <lanex/root_key.h>
 #include <lanex/single_flight.h>
 
 #endif

@@ -32,9 +32,38 @@ int lx_registry_create(struct lx_registry **ret_registry)
     return 0;
 }
 
-static int check_key(const void *key, size_t key_length)
+int lx_check_key(const void *key, size_t key_length)
 {
     return key == NULL || key_length == 0 || key_length > LANEX_KEY_MAX ? -EINVAL : 0;
+}
+
+int lx_registry_lock(struct lanex_executor *ex, enum lx_registry_access access)
+{
+    struct lx_registry *registry = ex->registry;
+
+    if (access == LX_REGISTRY_CHANGE)
+        lx_epoch_write_acquire(&registry->epoch);
+    else if (access == LX_REGISTRY_READ)
+        lx_epoch_read_acquire(&registry->epoch);
+    else if (lx_epoch_read_try_acquire(&registry->epoch) < 0)
+        return -EAGAIN;
+    if (!registry->closed)
+        return 0;
+    lx_registry_unlock(ex, access);
+    return -ESHUTDOWN;
+}
+
+void lx_registry_unlock(struct lanex_executor *ex, enum lx_registry_access access)
+{
+    if (access == LX_REGISTRY_CHANGE)
+        lx_epoch_write_release(&ex->registry->epoch);
+    else
+        lx_epoch_read_release(&ex->registry->epoch);
+}
+
+struct lanex_actor *lx_registry_find(struct lanex_executor *ex, const void *key, size_t key_length)
+{
+    return lx_actor_table_find(&ex->registry->table, key, key_length);
 }
 
 /* ---- life of the memory ---- */
@@ -47,14 +76,7 @@ void lx_actor_free(struct lanex_actor *actor)
     lx_executor_drop_memory(ex);
 }
 
-void lx_actor_release_context(struct lanex_actor *actor)
-{
-    if (actor->context_release != NULL)
-        actor->context_release(actor->context);
-    lanex_actor_unref(actor);
-}
-
-static bool is_idle(const struct lx_actor_entry *entry)
+bool lx_actor_is_idle(const struct lx_actor_entry *entry)
 {
     return lx_actor_entry_idle(entry) && entry->built == NULL &&
            (entry->flags & LX_ACTOR_DETACHED) == 0;
@@ -69,7 +91,7 @@ static void hand_over(struct lanex_executor *ex, struct lanex_actor *actor)
 
 void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor)
 {
-    if (actor->stage != LX_ACTOR_REMOVED || !is_idle(&actor->entry))
+    if (actor->stage != LX_ACTOR_REMOVED || !lx_actor_is_idle(&actor->entry))
         return;
     actor->stage = LX_ACTOR_RELEASED;
     hand_over(ex, actor);
@@ -77,7 +99,7 @@ void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor)
 
 void lx_actor_unused(struct lanex_executor *ex, struct lanex_actor *actor)
 {
-    LX_ASSERT(actor->stage == LX_ACTOR_RELEASED && is_idle(&actor->entry));
+    LX_ASSERT(actor->stage == LX_ACTOR_RELEASED && lx_actor_is_idle(&actor->entry));
     actor->stage = LX_ACTOR_UNUSED;
     hand_over(ex, actor);
 }
@@ -124,6 +146,8 @@ static void apply_register(struct lanex_executor *ex, struct lx_request *request
         return;
     }
     request->result = lx_admission_register(adm, &request->actor->entry);
+    if (request->result >= 0)
+        lx_actor_announce(ex, request->actor, LX_NOTICE_REGISTERED);
 }
 
 /* Puts the actor into the rotation, with room for it made outside the turn. */
@@ -161,7 +185,10 @@ static int check_actor_options(const lanex_actor_options *options)
 static lanex_actor *make_actor(lanex_executor *ex, const void *key, size_t key_length,
                                const lanex_actor_options *options)
 {
-    lanex_actor *actor = lx_allocate_zeroed(sizeof *actor + key_length);
+    const struct lx_context_calls *calls = lx_context_calls_of(ex, options);
+    lanex_actor *actor =
+        calls == NULL ? NULL
+                      : lx_allocate_zeroed(sizeof *actor + key_length + lx_actor_notices_size(ex));
 
     if (actor == NULL)
         return NULL;
@@ -169,14 +196,13 @@ static lanex_actor *make_actor(lanex_executor *ex, const void *key, size_t key_l
                         options != NULL && options->weight != 0 ? options->weight : 1);
     lanex_epoch_init(&actor->epoch);
     actor->executor = ex;
-    if (options != NULL) {
-        actor->context = options->context;
-        actor->context_retain = options->context_retain;
-        actor->context_release = options->context_release;
-    }
+    actor->context = options != NULL ? options->context : NULL;
+    actor->context_calls = calls;
+    atomic_init(&actor->context_uses, 1);
     atomic_init(&actor->refs, 1);
     actor->key_length = (uint16_t)key_length;
     memcpy(actor->key, key, key_length);
+    lx_actor_notices_init(actor);
     return actor;
 }
 
@@ -197,10 +223,11 @@ int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_l
                          const lanex_actor_options *options, lanex_actor **ret_actor)
 {
     lanex_actor *actor;
+    bool announced;
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
-        rc = check_key(key, key_length);
+        rc = lx_check_key(key, key_length);
     if (rc == 0)
         rc = check_actor_options(options);
     if (rc < 0)
@@ -222,9 +249,12 @@ int lanex_actor_register(lanex_executor *executor, const void *key, size_t key_l
             rc = 1;
         }
     }
+    announced = rc == 1 && actor->announced;
     if (rc >= 0 && ret_actor != NULL)
         *ret_actor = lanex_actor_ref(actor);
     lx_epoch_write_release(&executor->registry->epoch);
+    if (announced)
+        lx_reaper_tell(executor);
     return rc;
 }
 
@@ -235,7 +265,7 @@ int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_len
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
-        rc = ret_actor == NULL ? -EINVAL : check_key(key, key_length);
+        rc = ret_actor == NULL ? -EINVAL : lx_check_key(key, key_length);
     if (rc < 0)
         return rc;
     lx_epoch_read_acquire(&executor->registry->epoch);
@@ -252,16 +282,19 @@ static void apply_remove(struct lanex_executor *ex, struct lx_request *request)
 {
     lx_admission_remove(&ex->admission, &request->actor->entry);
     request->actor->stage = LX_ACTOR_REMOVED;
+    lx_actor_announce(ex, request->actor, LX_NOTICE_REMOVED);
     lx_actor_maybe_gone(ex, request->actor);
     request->result = 0;
 }
 
 static void apply_retire(struct lanex_executor *ex, struct lx_request *request)
 {
-    if (is_idle(&request->actor->entry))
-        apply_remove(ex, request);
-    else
+    if (!lx_actor_is_idle(&request->actor->entry)) {
         request->result = -EBUSY;
+        return;
+    }
+    request->actor->retired = true;
+    apply_remove(ex, request);
 }
 
 static int take_out(lanex_executor *executor, const void *key, size_t key_length,
@@ -271,7 +304,7 @@ static int take_out(lanex_executor *executor, const void *key, size_t key_length
     int rc = lx_executor_check(executor);
 
     if (rc == 0)
-        rc = check_key(key, key_length);
+        rc = lx_check_key(key, key_length);
     if (rc < 0)
         return rc;
     lx_epoch_write_acquire(&executor->registry->epoch);
@@ -286,6 +319,8 @@ static int take_out(lanex_executor *executor, const void *key, size_t key_length
             lx_actor_table_remove(&executor->registry->table, request.actor);
     }
     lx_epoch_write_release(&executor->registry->epoch);
+    if (rc == 0 && request.actor->announced)
+        lx_reaper_tell(executor);
     lanex_actor_unref(request.actor);
     return rc;
 }
@@ -331,7 +366,7 @@ void lx_registry_close(struct lx_registry *registry)
     for (actor = lx_actor_table_next(&table, NULL); actor != NULL; actor = next) {
         next = lx_actor_table_next(&table, actor);
         lx_actor_table_remove(&table, actor);
-        lx_actor_release_context(actor);
+        lx_actor_context_done(actor);
     }
     lx_actor_table_fini(&table);
 }

@@ -54,6 +54,7 @@ void lx_executor_hold_memory(struct lanex_executor *ex)
 static void free_executor(struct lanex_executor *ex)
 {
     lx_registry_destroy(ex->registry);
+    lx_context_calls_free(ex);
     lx_slab_fini(&ex->jobs);
     lx_slab_fini(&ex->texts);
     lx_slab_fini(&ex->extras);
@@ -365,6 +366,17 @@ int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *
     return rc;
 }
 
+/* Those that are still registered. Runs user code. */
+static void end_actors(struct lanex_executor *ex)
+{
+    struct lanex_executor *outer = lx_self.answers;
+
+    lx_self.answers = ex; /* a destroy from there would wait for itself */
+    lx_actor_announce_end(ex);
+    lx_registry_close(ex->registry);
+    lx_self.answers = outer;
+}
+
 static void shut_down(struct lanex_executor *ex)
 {
     struct lx_request request = {.apply = apply_close};
@@ -380,7 +392,7 @@ static void shut_down(struct lanex_executor *ex)
     lx_contain_release(&ex->config);
     lx_threads_quiet_doors(ex);
     close_doors(ex, ex->config.pool_size, true, true);
-    lx_registry_close(ex->registry);
+    end_actors(ex);
     adopt_orphans(ex);
     /* release: partner is the acquire in wait_stopped. */
     atomic_store_explicit(&ex->life, LX_LIFE_STOPPED, memory_order_release);

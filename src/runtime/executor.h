@@ -169,6 +169,9 @@ struct lanex_executor {
     struct lx_slab extras; /* struct lx_job_extra */
 
     struct lx_registry *registry;
+    /* Both change only under the registry's write lock. */
+    struct lx_context_calls *context_calls;
+    lanex_actor_hooks hooks; /* set once, before the first actor that has notices; size 0: none */
     struct lx_deferred_list *deferred;
     struct lx_job_entry **running_jobs;
 
@@ -196,11 +199,13 @@ struct lanex_executor {
 
 /* enum of links in the reaper's inbox */
 enum lx_reap_kind {
-    LX_REAP_JOB,     /* a settled job: deliver it, give back both holds */
-    LX_REAP_CONTEXT, /* a lanex_actor: release its context and the registry's reference */
-    LX_REAP_ACTOR,   /* a lanex_actor: free it */
-    LX_REAP_FLUSH,   /* a struct lx_request: everything before it was handled */
-    LX_REAP_POST,    /* a struct lx_post_retry: a ring message that could not be sent yet */
+    LX_REAP_JOB,         /* a settled job: deliver it, give back both holds */
+    LX_REAP_CONTEXT,     /* a lanex_actor: the registry and the jobs no longer use its context */
+    LX_REAP_CONTEXT_END, /* a lanex_actor: nobody uses its context */
+    LX_REAP_NOTICE,      /* of an actor: call a hook */
+    LX_REAP_ACTOR,       /* a lanex_actor: free it */
+    LX_REAP_FLUSH,       /* a struct lx_request: everything before it was handled */
+    LX_REAP_POST,        /* a struct lx_post_retry: a ring message that could not be sent yet */
 };
 
 /* The calling thread, if it is one of ours. initial-exec: one load off the thread pointer. */
@@ -209,7 +214,7 @@ struct lx_self {
     struct lx_worker *worker;
     struct lx_door *door;
     enum lx_thread_role role;
-    struct lanex_executor *answers; /* whose deferred job is being answered here */
+    struct lanex_executor *answers; /* whose deferred job or end runs user code here */
 };
 extern _Thread_local struct lx_self lx_self
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
@@ -267,6 +272,13 @@ void lx_request_answer(struct lx_request *request);
 /* Waits until a turn has seen nothing queued, in flight or to be answered. -ETIMEDOUT, -ESHUTDOWN.
  */
 int lx_seat_wait_quiet(struct lanex_executor *ex, uint64_t deadline_ns);
+/*
+ * For a look at the turn's state that waits for nobody: false if the seat is taken or events are
+ * not handled yet, so that the look would miss what the caller did before. Else the caller has the
+ * seat, until lx_seat_leave, and may change nothing.
+ */
+bool lx_seat_try_enter(struct lanex_executor *ex);
+void lx_seat_leave(struct lanex_executor *ex);
 /* Takes the seat for good and closes the inbox: the last turns, run by destroy. */
 void lx_seat_close(struct lanex_executor *ex);
 

@@ -1,6 +1,6 @@
 /*
- * lanex-reap: answers jobs that never ran, and frees actors, so that neither happens in the seat,
- * in a submit, or under a lock. In order of arrival.
+ * lanex-reap: answers jobs that never ran, calls hooks, gives contexts back and frees actors, so
+ * that none of it happens in the seat, in a submit, or under a lock. In order of arrival.
  */
 #include "runtime/actor.h"
 #include "runtime/executor.h"
@@ -79,7 +79,13 @@ static void reap(struct retries *retries, uintptr_t link)
         lx_actor_free(lx_actor_of_node(node));
         break;
     case LX_REAP_CONTEXT:
-        lx_actor_release_context(lx_actor_of_node(node));
+        lx_actor_context_done(lx_actor_of_node(node));
+        break;
+    case LX_REAP_CONTEXT_END:
+        lx_actor_context_end(lx_actor_of_node(node));
+        break;
+    case LX_REAP_NOTICE:
+        lx_actor_run_notice(node);
         break;
     case LX_REAP_POST:
         try_post(retries, (struct lx_post_retry *)(void *)node);

@@ -352,6 +352,24 @@ struct lanex_job *lx_seat_visit(struct lanex_executor *ex, enum lx_seat_user use
     return own;
 }
 
+bool lx_seat_try_enter(struct lanex_executor *ex)
+{
+    if (!try_seat(ex))
+        return false;
+    if (ex->pending == LX_INBOX_EMPTY && !lx_inbox_has(&ex->inbox))
+        return true;
+    lx_seat_leave(ex);
+    return false;
+}
+
+void lx_seat_leave(struct lanex_executor *ex)
+{
+    leave_seat(ex);
+    /* Whoever came in between relies on this look. */
+    if (work_left(ex))
+        lx_seat_notify(ex);
+}
+
 void lx_seat_notify(struct lanex_executor *ex)
 {
     if (ex->config.dispatch == LANEX_DISPATCH_SEAT)
