@@ -105,6 +105,7 @@ enum {
 #define LANEX_MAINTENANCE_WAIT_MS_DEFAULT 60000u
 #define LANEX_MAINTENANCE_QUEUE_DEFAULT   512u
 #define LANEX_STUCK_READER_MS             60000u
+#define LANEX_PHASE_MAX                   256u /* bytes of a phase text, with the NUL */
 #define LANEX_POOL_MAX_STANDARD           8u
 #define LANEX_POOL_MAX_MANY_CORE          1024u
 
@@ -139,6 +140,14 @@ typedef struct lanex_executor_options {
      */
     uint32_t affinity_count;
     const uint32_t *affinity_cpus;
+
+    /*
+     * Writes what an actor is doing, for lanex_job_blockers (inspect.h), as a string of at most
+     * `size` (LANEX_PHASE_MAX) bytes with the NUL. Runs on the thread that asks, beside whatever
+     * job runs: with no gate held and nothing of lanex's either. Asked only if the context can be
+     * retained (lanex_actor_options.context_retain) or is never released. May be NULL.
+     */
+    void (*context_phase)(void *context, char *text, size_t size);
 } lanex_executor_options;
 
 /* The effective values: what the rules made of what was asked. */

@@ -13,6 +13,8 @@
  *   queue.c        the lists of an actor, coalescing, caps                     (SPEC 8)
  *   events.c       submit, end, cancel, deadlines, removal                     (SPEC 6 to 10)
  *   waits.c        jobs that wait for jobs that cannot start before them       (SPEC 15)
+ *   oldest.c       how long the oldest queued job has waited                   (SPEC 11)
+ *   views.h        looking inside                                              (SPEC 11, 15)
  */
 #ifndef LX_ADMISSION_H
 #define LX_ADMISSION_H
@@ -20,11 +22,18 @@
 #include <lanex/executor.h>
 
 #include "admission/entry.h"
+#include "admission/oldest.h"
 #include "admission/order_set.h"
 
 struct lx_job_list {
     struct lx_job_entry *head, *tail;
     uint32_t count;
+};
+
+/* Places of running_jobs, one bit each. */
+#define LX_PLACE_WORDS (LANEX_POOL_MAX_MANY_CORE / 64)
+struct lx_place_set {
+    uint64_t words[LX_PLACE_WORDS];
 };
 
 /* The memory that grows with the number of actors; swapped by lx_admission_adopt_space. */
@@ -36,6 +45,8 @@ struct lx_actor_space {
     struct lx_order_set permit[LX_CLASSES]; /* blocked by nothing but the lack of a heavy permit */
     struct lx_order_set overdue;            /* its oldest maintenance has waited too long */
     struct lx_order_set overdue_permit;     /* so it has, but only a heavy permit is lacking */
+    struct lx_oldest_item *oldest[LX_CLASSES]; /* heaps; see oldest.h */
+    uint32_t *oldest_at[LX_CLASSES]; /* by slot: place in that heap, from 1; 0: not there */
     void *memory;
 };
 
@@ -62,7 +73,13 @@ struct lx_admission {
     /* pool_size places beside running_jobs: the job that the one there waits for, NULL if none.
      * NULL as a whole where nobody asks for waits. */
     const struct lx_job_entry **waits_for;
-    uint64_t now_ns; /* of this turn */
+    /* Which places are taken, by class, and by jobs that hold a heavy permit: the counts above are
+     * checked against these sets. */
+    struct lx_place_set occupied[LX_CLASSES];
+    struct lx_place_set heavy_places;
+    uint32_t built_jobs;        /* hold a heavy permit, and no worker while they wait to install */
+    struct lx_job_entry *built; /* all of these, newest first, linked by extra->next_built */
+    uint64_t now_ns;            /* of this turn */
 
     /* Rotation. */
     struct lx_actor_space space;
@@ -74,7 +91,10 @@ struct lx_admission {
 
     /* Queued jobs, executor-wide. */
     uint64_t queued[LX_CLASSES];
-    uint64_t arrivals; /* arrival number of the newest job */
+    uint64_t arrivals;                 /* arrival number of the newest job */
+    uint32_t oldest_count[LX_CLASSES]; /* actors in space.oldest */
+    uint64_t oldest_ns[LX_CLASSES];    /* what the top of it says */
+    bool oldest_left[LX_CLASSES];      /* and perhaps no longer should */
 
     struct lx_timers timers;
     struct lx_actor_entry *detached,
@@ -183,6 +203,8 @@ enum lx_pick_why {
     LX_PICK_PERMIT,  /* a heavy_init would start if a permit were free */
 };
 struct lx_pick {
+    /* The one that may start, or the one that would be next and keeps the rest of its class from
+     * starting before it; NULL: the actor has none. */
     struct lx_job_entry *job;
     enum lx_pick_why why;
 };
@@ -221,9 +243,50 @@ static inline uint64_t lx_max_wait_ns(const struct lx_admission *adm)
 {
     return adm->config.maintenance_max_wait_ms * UINT64_C(1000000);
 }
+/* When the oldest queued mutating job of either class was queued; LANEX_TIME_NEVER: there is none.
+ */
+static inline uint64_t lx_oldest_writer_ns(const struct lx_actor_entry *actor)
+{
+    const struct lx_job_entry *const heads[] = {
+        actor->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_MUTATING],
+        actor->lists[LANEX_CLASS_INTERACTIVE][LX_LIST_MUTATING_TIMED],
+        actor->lists[LANEX_CLASS_MAINTENANCE][LANEX_LANE_MUTATING],
+    };
+    uint64_t since_ns = LANEX_TIME_NEVER;
+
+    for (unsigned i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        if (heads[i] != NULL && heads[i]->since_ns < since_ns)
+            since_ns = heads[i]->since_ns;
+    }
+    return since_ns;
+}
+/* See lx_oldest_look. */
+static inline bool lx_oldest_since(struct lx_admission *adm, unsigned job_class,
+                                   uint64_t *ret_since_ns)
+{
+    *ret_since_ns = LANEX_TIME_NEVER;
+    if (adm->queued[job_class] == 0)
+        return true; /* whoever is in the heap is out of date, and may stay so */
+    if (adm->oldest_left[job_class])
+        return lx_oldest_look(adm, job_class, ret_since_ns);
+    *ret_since_ns = adm->oldest_ns[job_class];
+    return true;
+}
+static inline void lx_place_set(struct lx_place_set *set, uint32_t place)
+{
+    set->words[place >> 6] |= UINT64_C(1) << (place & 63);
+}
+static inline void lx_place_clear(struct lx_place_set *set, uint32_t place)
+{
+    set->words[place >> 6] &= ~(UINT64_C(1) << (place & 63));
+}
 /* The actor may have become startable: both classes are looked at again. */
 void lx_actor_wake(struct lx_admission *adm, struct lx_actor_entry *actor);
+/* The plain or the timed writers of the actor have one that has become urgent. */
+bool lx_writer_is_urgent(const struct lx_admission *adm, const struct lx_actor_entry *actor);
 void lx_settle(struct lx_admission *adm, struct lx_job_entry *job, enum lanex_status status);
+/* The job no longer waits for its install step. */
+void lx_built_leave(struct lx_admission *adm, struct lx_job_entry *job);
 void lx_job_list_push(struct lx_job_list *list, struct lx_job_entry *job);
 
 /* First member is the entry: what the timer stands in. */

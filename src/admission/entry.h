@@ -13,6 +13,7 @@
 #include <lanex/job.h>
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "admission/timer.h"
@@ -52,12 +53,32 @@ enum lx_cancelled_as {
     LX_CANCELLED_NO_ROUTES, /* by lx_admission_cancel_maintenance */
 };
 
+/*
+ * Bits of lx_job_entry.marks: what a job that was handed to a worker has been through. Cleared by
+ * the submitter.
+ *
+ * BEGUN: its body runs (or has run): from here on it is running in the views. Set by the worker
+ * after the gate; cleared by the turn that hands it out again, for its install step. As long as it
+ * is clear nobody else writes the byte, so that the worker needs no read-modify-write.
+ *
+ * REPORTED: the census has named it. Set by the turn, only while BEGUN is set.
+ *
+ * ANSWERED: a build has returned, whose response is kept until the install step has answered. Set
+ * by the worker, only while BEGUN is set; cleared by whoever takes the build's response.
+ */
+enum {
+    LX_JOB_MARK_BEGUN = 1u << 0,
+    LX_JOB_MARK_REPORTED = 1u << 1,
+    LX_JOB_MARK_ANSWERED = 1u << 2,
+};
+
 /* The cold part of a job, for the few that have a deadline or an install step. */
 struct lx_job_extra {
     struct lx_timer timer; /* first for urgency, then for the deadline itself */
     uint64_t deadline_ns;  /* LANEX_TIME_NEVER: none */
     lanex_job_fn install;
-    struct lx_job_entry *job; /* whose it is */
+    struct lx_job_entry *job;        /* whose it is */
+    struct lx_job_entry *next_built; /* in lx_admission.built */
 };
 
 /* 64 bytes: one cache line. */
@@ -84,11 +105,34 @@ struct lx_job_entry {
 
     _Atomic uint32_t word; /* runtime: holds and delivery bits, see runtime/job.h */
     _Atomic uint8_t state; /* enum lx_job_state; written by the turn, read also by views */
-    uint8_t answered;      /* runtime: 1 once a build has returned, whose response is kept */
+    _Atomic uint8_t marks; /* LX_JOB_MARK_*; see there for who writes it */
     uint8_t sink_kind;     /* runtime */
     uint8_t status;        /* enum lanex_status: written at settling, else by the worker */
 };
 _Static_assert(sizeof(struct lx_job_entry) == 64, "a job's scheduling half is one cache line");
+
+static inline bool lx_job_has_mark(const struct lx_job_entry *job, unsigned mark)
+{
+    /* relaxed, here and below: what a mark tells of is ordered by the events of the job. */
+    return (atomic_load_explicit(&job->marks, memory_order_relaxed) & mark) != 0;
+}
+
+static inline void lx_job_add_mark(struct lx_job_entry *job, unsigned mark)
+{
+    atomic_fetch_or_explicit(&job->marks, (uint8_t)mark, memory_order_relaxed);
+}
+
+static inline void lx_job_drop_mark(struct lx_job_entry *job, unsigned mark)
+{
+    atomic_fetch_and_explicit(&job->marks, (uint8_t)~mark, memory_order_relaxed);
+}
+
+static inline void lx_job_begin(struct lx_job_entry *job)
+{
+    unsigned marks = atomic_load_explicit(&job->marks, memory_order_relaxed);
+
+    atomic_store_explicit(&job->marks, (uint8_t)(marks | LX_JOB_MARK_BEGUN), memory_order_relaxed);
+}
 
 /* Bits of lx_actor_entry.flags. */
 enum {
@@ -120,6 +164,10 @@ struct lx_actor_entry {
     uint8_t flags;
     /* Queued interactive writers: for lanex_writer_waiting, which workers may ask at any time. */
     _Atomic uint32_t writers_queued;
+    uint32_t configures_queued; /* with LX_JOB_FLAG_CONFIGURE, both classes */
+    /* pure_read and serial_status jobs dispatched while a writer as old as the promotion age was
+     * queued, over the actor's life. */
+    uint32_t reads_past_promoted;
     struct lx_job_entry
         *built; /* jobs that wait for their install step, oldest first, singly linked */
 

@@ -145,6 +145,9 @@ static void give_worker_back(struct lx_admission *adm, struct lx_job_entry *job)
     adm->running_jobs[job->cost] = NULL;
     if (adm->waits_for != NULL)
         adm->waits_for[job->cost] = NULL; /* a contained signal may have ended the wait */
+    lx_place_clear(&adm->occupied[job->job_class], job->cost);
+    if (job->lane == LANEX_LANE_HEAVY_INIT)
+        lx_place_clear(&adm->heavy_places, job->cost);
     adm->free_places[adm->idle_workers++] = (uint16_t)job->cost;
     LX_ASSERT(adm->running[job->job_class] > 0);
     adm->running[job->job_class]--;
@@ -190,12 +193,24 @@ static void give_lane_back(struct lx_admission *adm, struct lx_job_entry *job)
     actor->in_flight--;
 }
 
+void lx_built_leave(struct lx_admission *adm, struct lx_job_entry *job)
+{
+    struct lx_job_entry **link = &adm->built;
+
+    /* At most as many as there are heavy permits. */
+    while (*link != job)
+        link = &(*link)->extra->next_built;
+    *link = job->extra->next_built;
+    adm->built_jobs--;
+}
+
 /* A job that waits for its install step will not get it: its actor is fatal or gone. */
 static void drop_built(struct lx_admission *adm, struct lx_actor_entry *actor)
 {
     while (actor->built != NULL) {
         struct lx_job_entry *job = actor->built;
         actor->built = job->next;
+        lx_built_leave(adm, job);
         give_lane_back(adm, job);
         lx_settle(adm, job, LANEX_STATUS_ACTOR_FATAL);
     }
@@ -243,6 +258,9 @@ bool lx_admission_built(struct lx_admission *adm, struct lx_job_entry *job)
         tail = &(*tail)->next;
     job->next = NULL;
     *tail = job;
+    job->extra->next_built = adm->built;
+    adm->built = job;
+    adm->built_jobs++;
     atomic_store_explicit(&job->state, LX_JOB_BUILT, memory_order_relaxed);
     lx_actor_wake(adm, actor);
     return true;

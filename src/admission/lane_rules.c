@@ -1,7 +1,7 @@
 /*
  * Which job of an actor is next, and may its lane start: SPEC 3 and 4.
  */
-#include "admission/admission.h"
+#include "admission/views.h"
 #include "sync/assert.h"
 
 #define BIT(list) (1u << (list))
@@ -61,13 +61,12 @@ static enum obstacle lane_obstacle(const struct lx_admission *adm,
 static struct lx_pick pick_or_wait(const struct lx_admission *adm,
                                    const struct lx_actor_entry *actor, struct lx_job_entry *job)
 {
-    struct lx_pick pick = {.job = NULL, .why = LX_PICK_BLOCKED};
+    struct lx_pick pick = {.job = job, .why = LX_PICK_BLOCKED};
 
     if (job == NULL)
         return pick;
     switch (lane_obstacle(adm, actor, job->lane)) {
     case OBSTACLE_NONE:
-        pick.job = job;
         pick.why = LX_PICK_START;
         break;
     case OBSTACLE_PERMIT:
@@ -148,7 +147,19 @@ static bool promotion_suspended(const struct lx_admission *adm, const struct lx_
     return *ret_at <= adm->now_ns;
 }
 
-static bool writer_is_urgent(const struct lx_admission *adm, const struct lx_actor_entry *actor)
+enum lanex_wait_reason lx_lane_wait(const struct lx_admission *adm,
+                                    const struct lx_actor_entry *actor, unsigned lane)
+{
+    static const enum lanex_wait_reason reasons[] = {
+        [OBSTACLE_NONE] = LANEX_WAIT_NONE,       [OBSTACLE_WRITER] = LANEX_WAIT_WRITER,
+        [OBSTACLE_READERS] = LANEX_WAIT_READERS, [OBSTACLE_LANE] = LANEX_WAIT_LANE,
+        [OBSTACLE_SLOT] = LANEX_WAIT_SLOT,       [OBSTACLE_PERMIT] = LANEX_WAIT_PERMIT,
+    };
+
+    return reasons[lane_obstacle(adm, actor, lane)];
+}
+
+bool lx_writer_is_urgent(const struct lx_admission *adm, const struct lx_actor_entry *actor)
 {
     const struct lx_job_entry *plain = actor->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_MUTATING];
 
@@ -161,7 +172,7 @@ bool lx_writer_keeps_others_out(const struct lx_admission *adm, const struct lx_
     const struct lx_job_entry *writer = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS);
     uint64_t suspended_at;
 
-    return writer != NULL && writer_is_urgent(adm, actor) &&
+    return writer != NULL && lx_writer_is_urgent(adm, actor) &&
            !promotion_suspended(adm, actor, writer, &suspended_at) &&
            suspended_at == LANEX_TIME_NEVER;
 }
@@ -201,7 +212,7 @@ static struct lx_pick pick_reads_first(const struct lx_admission *adm,
     struct lx_pick pick;
     bool wants_permit;
 
-    if (writer_is_urgent(adm, actor)) {
+    if (lx_writer_is_urgent(adm, actor)) {
         struct lx_job_entry *writer = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS);
         uint64_t suspended_at;
         if (!promotion_suspended(adm, actor, writer, &suspended_at))
@@ -218,21 +229,22 @@ static struct lx_pick pick_reads_first(const struct lx_admission *adm,
     return pick_oldest(adm, actor, LANEX_CLASS_INTERACTIVE, ALL_LISTS & ~BIT(LANEX_LANE_PURE_READ));
 }
 
-static bool interactive_writer_bars_maintenance(const struct lx_admission *adm,
-                                                const struct lx_actor_entry *actor)
+/* The interactive writer that keeps the actor's maintenance from starting, or NULL. */
+static struct lx_job_entry *writer_barring_maintenance(const struct lx_admission *adm,
+                                                       const struct lx_actor_entry *actor)
 {
     struct lx_job_entry *job;
 
     if (adm->config.policy == LANEX_POLICY_READS_FIRST)
-        return lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS) != NULL;
+        return lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS);
     job = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, ALL_LISTS);
-    return job != NULL && job->lane == LANEX_LANE_MUTATING;
+    return job != NULL && job->lane == LANEX_LANE_MUTATING ? job : NULL;
 }
 
 struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *actor,
                            unsigned job_class)
 {
-    const struct lx_pick blocked = {.job = NULL, .why = LX_PICK_BLOCKED};
+    struct lx_pick blocked = {.job = actor->built, .why = LX_PICK_BLOCKED};
 
     if (actor->built != NULL) {
         /* An install step goes before everything of its actor, as a writer, in the interactive
@@ -245,7 +257,8 @@ struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *acto
     if (adm->closed)
         return blocked;
     if (job_class == LANEX_CLASS_MAINTENANCE) {
-        if (interactive_writer_bars_maintenance(adm, actor))
+        blocked.job = writer_barring_maintenance(adm, actor);
+        if (blocked.job != NULL)
             return blocked;
         if (adm->config.policy == LANEX_POLICY_READS_FIRST)
             return pick_oldest(adm, actor, job_class, ALL_LISTS);
@@ -308,7 +321,7 @@ void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor)
             if (head != NULL)
                 earlier(&when, head->since_ns + promotion_ns(adm), adm->now_ns);
         }
-        if (writer_is_urgent(adm, actor)) {
+        if (lx_writer_is_urgent(adm, actor)) {
             uint64_t suspended_at;
             promotion_suspended(adm, actor,
                                 lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, WRITERS),

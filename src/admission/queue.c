@@ -76,11 +76,13 @@ static void disarm_job_timer(struct lx_admission *adm, struct lx_job_entry *job)
     lx_timer_disarm(&adm->timers, &extra->timer);
 }
 
-/* Only the turn writes it, so that a load and a store are enough. */
-static void count_writer(const struct lx_job_entry *job, int difference)
+/* Only the turn writes writers_queued, so that a load and a store are enough. */
+static void count_job(const struct lx_job_entry *job, int difference)
 {
     _Atomic uint32_t *count = &job->actor->writers_queued;
 
+    if ((job->flags & LX_JOB_FLAG_CONFIGURE) != 0)
+        job->actor->configures_queued += (uint32_t)difference;
     if (job->lane == LANEX_LANE_MUTATING && job->job_class == LANEX_CLASS_INTERACTIVE)
         atomic_store_explicit(
             count, atomic_load_explicit(count, memory_order_relaxed) + (uint32_t)difference,
@@ -110,7 +112,9 @@ void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
     }
     if (job->cost > actor->largest_cost)
         actor->largest_cost = job->cost;
-    count_writer(job, 1);
+    count_job(job, 1);
+    if (adm->space.oldest_at[job->job_class][actor->slot] == 0)
+        lx_oldest_join(adm, actor, job->job_class);
     actor->queued[job->job_class]++;
     adm->queued[job->job_class]++;
     atomic_store_explicit(&job->state, LX_JOB_QUEUED, memory_order_relaxed);
@@ -186,7 +190,7 @@ static void leave_lists(struct lx_admission *adm, struct lx_job_entry *job)
     struct lx_actor_entry *actor = job->actor;
 
     disarm_job_timer(adm, job);
-    count_writer(job, -1);
+    count_job(job, -1);
     unlink_job(&actor->lists[job->job_class][lx_list_of(job)], job);
     if (job->job_class == LANEX_CLASS_MAINTENANCE && job->coalesce_key != LANEX_COALESCE_NONE)
         forget_key(actor, job);
@@ -201,6 +205,9 @@ void lx_queue_remove(struct lx_admission *adm, struct lx_job_entry *job)
     LX_ASSERT(actor->queued[job_class] > 0 && adm->queued[job_class] > 0);
     adm->queued[job_class]--;
     actor->queued[job_class]--;
+    if (adm->space.oldest_at[job_class][actor->slot] == 1 &&
+        job->since_ns == adm->oldest_ns[job_class])
+        adm->oldest_left[job_class] = true;
     if (actor->queued[job_class] == 0) {
         lx_order_set_remove(&adm->space.permit[job_class], actor->slot);
         if (job_class != LANEX_CLASS_INTERACTIVE || actor->built == NULL)
@@ -253,6 +260,7 @@ void lx_queue_detach(struct lx_admission *adm, struct lx_actor_entry *actor)
     for (unsigned job_class = 0; job_class < LX_CLASSES; job_class++)
         adm->queued[job_class] -= actor->queued[job_class];
     lx_actor_leave_sets(adm, actor);
+    lx_oldest_leave(adm, actor);
     lx_timer_disarm(&adm->timers, &actor->timer);
     actor->deficit = 0;
     if (actor->queued[0] + actor->queued[1] == 0)

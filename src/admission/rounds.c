@@ -34,6 +34,9 @@ static void take_worker(struct lx_admission *adm, struct lx_job_entry *job)
     job->cost = adm->free_places[--adm->idle_workers];
     LX_ASSERT(adm->running_jobs[job->cost] == NULL);
     adm->running_jobs[job->cost] = job;
+    lx_place_set(&adm->occupied[job->job_class], job->cost);
+    if (job->lane == LANEX_LANE_HEAVY_INIT)
+        lx_place_set(&adm->heavy_places, job->cost);
     adm->running[job->job_class]++;
     job->since_ns = adm->now_ns;
     lx_job_list_push(&adm->dispatched, job);
@@ -65,14 +68,27 @@ static void count_in_flight(struct lx_admission *adm, struct lx_actor_entry *act
     actor->in_flight++;
 }
 
+/* For the diagnosis of a writer that does not get its turn. */
+static void count_read_past_promoted(const struct lx_admission *adm, struct lx_actor_entry *actor)
+{
+    uint64_t since_ns = lx_oldest_writer_ns(actor);
+
+    if (since_ns != LANEX_TIME_NEVER &&
+        adm->now_ns - since_ns >= adm->config.promotion_age_ms * UINT64_C(1000000) &&
+        actor->reads_past_promoted != UINT32_MAX)
+        actor->reads_past_promoted++;
+}
+
 static void start_job(struct lx_admission *adm, struct lx_job_entry *job)
 {
     struct lx_actor_entry *actor = job->actor;
 
     if (job == actor->built) {
         actor->built = job->next;
+        lx_built_leave(adm, job);
         actor->writers++;
         atomic_store_explicit(&job->state, LX_JOB_INSTALLING, memory_order_relaxed);
+        lx_job_drop_mark(job, LX_JOB_MARK_BEGUN);
         if (actor->built == NULL && actor->queued[LANEX_CLASS_INTERACTIVE] == 0)
             lx_order_set_remove(&adm->space.ready[LANEX_CLASS_INTERACTIVE], actor->slot);
         take_worker(adm, job);
@@ -81,6 +97,8 @@ static void start_job(struct lx_admission *adm, struct lx_job_entry *job)
     if (atomic_load_explicit(&job->state, memory_order_relaxed) != LX_JOB_QUEUED)
         adm->non_runnable_dispatches++;
     lx_queue_remove(adm, job);
+    if (job->lane == LANEX_LANE_PURE_READ || job->lane == LANEX_LANE_SERIAL_STATUS)
+        count_read_past_promoted(adm, actor);
     count_in_flight(adm, actor, job->lane);
     atomic_store_explicit(&job->state, LX_JOB_ADMITTED, memory_order_relaxed);
     take_worker(adm, job);

@@ -35,7 +35,11 @@ void lx_actor_leave_sets(struct lx_admission *adm, const struct lx_actor_entry *
 int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
 {
     size_t words = lx_order_set_words(capacity);
-    uint64_t *memory = calloc(capacity + SETS * words, sizeof(uint64_t));
+    size_t heap_words = capacity * (sizeof(struct lx_oldest_item) / sizeof(uint64_t));
+    /* The heaps last: their pages are touched only by as many actors as ever had queued jobs. */
+    size_t at_words = (capacity + 1) / 2;
+    uint64_t *memory =
+        calloc(capacity + SETS * words + LX_CLASSES * (at_words + heap_words), sizeof(uint64_t));
 
     if (memory == NULL)
         return -ENOMEM;
@@ -45,6 +49,10 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
     memory += capacity;
     for (unsigned i = 0; i < SETS; i++, memory += words)
         lx_order_set_init(set_of(space, i), memory, capacity);
+    for (unsigned i = 0; i < LX_CLASSES; i++, memory += at_words)
+        space->oldest_at[i] = (uint32_t *)(void *)memory;
+    for (unsigned i = 0; i < LX_CLASSES; i++, memory += heap_words)
+        space->oldest[i] = (struct lx_oldest_item *)(void *)memory;
     return 0;
 }
 
@@ -89,6 +97,11 @@ void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *s
         memcpy(space->by_slot, old.by_slot, old.capacity * sizeof old.by_slot[0]);
         for (unsigned i = 0; i < SETS; i++)
             lx_order_set_copy(set_of(space, i), set_of(&old, i));
+        for (unsigned i = 0; i < LX_CLASSES; i++) {
+            memcpy(space->oldest[i], old.oldest[i], adm->oldest_count[i] * sizeof old.oldest[i][0]);
+            memcpy(space->oldest_at[i], old.oldest_at[i],
+                   old.capacity * sizeof old.oldest_at[i][0]);
+        }
     }
     adm->space = *space;
     *space = old;
@@ -115,6 +128,10 @@ static void pack_slots(struct lx_admission *adm)
                 lx_order_set_remove(set, from);
                 lx_order_set_add(set, slot);
             }
+        }
+        for (unsigned i = 0; i < LX_CLASSES; i++) {
+            adm->space.oldest_at[i][slot] = adm->space.oldest_at[i][from];
+            adm->space.oldest_at[i][from] = 0;
         }
         adm->space.by_slot[from] = NULL;
         adm->space.by_slot[slot] = actor;

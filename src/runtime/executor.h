@@ -73,6 +73,7 @@ struct lx_request {
     struct lx_inbox_node node; /* first: LX_EVENT_REQUEST */
     /* Runs in the seat. */
     void (*apply)(struct lanex_executor *ex, struct lx_request *request);
+    bool at_end; /* of the turn, after its dispatches; else in order with the other events */
     struct lanex_actor *actor;
     struct lx_actor_space *space;
     uint64_t number;
@@ -93,6 +94,7 @@ struct lx_published {
     _Atomic uint64_t queued[LX_CLASSES];
     /* In flight as the turn knows, plus all ends that it has seen: less what workers have ended. */
     _Atomic uint64_t begun[LX_CLASSES];
+    _Atomic uint64_t oldest_ns[LX_CLASSES]; /* when it was queued; LANEX_TIME_NEVER: none is */
     _Atomic uint64_t completed[LX_CLASSES];
     _Atomic uint64_t refused[LX_CLASSES];
     _Atomic uint64_t panicked;
@@ -102,6 +104,8 @@ struct lx_published {
     _Atomic uint64_t actors;
     _Atomic uint64_t turns;
     _Atomic uint64_t turns_by_scheduler;
+    /* In flight minus owned, as two's complement. */
+    _Atomic uint64_t phantom_workers, phantom_slots[LX_CLASSES], phantom_permits;
 };
 
 struct lx_registry; /* actor.c: keys to actors */
@@ -113,6 +117,7 @@ struct lanex_executor {
     struct lx_backend backend;
     struct lx_worker *workers;
     struct lx_fork_guard fork_guard;
+    void (*context_phase)(void *context, char *text, size_t size); /* NULL: none */
     char backend_text[LX_BACKEND_WHY_SIZE + 64];
 
     char pad_inbox[LX_LINE];
@@ -266,6 +271,12 @@ void lx_seat_notify(struct lanex_executor *ex);
 void lx_scheduler_tell(struct lanex_executor *ex);
 /* Pushes a request and waits until it was applied. -ESHUTDOWN if the inbox is closed. */
 int lx_seat_request(struct lanex_executor *ex, struct lx_request *request);
+/*
+ * Applies a request on this thread, after everything that this thread has pushed before, if that
+ * can be done without waiting: -EBUSY if somebody else is in the seat, or too much is queued in
+ * front of it; else the request's result.
+ */
+int lx_seat_try_request(struct lanex_executor *ex, struct lx_request *request);
 /* The two ends of a request's `done`. After the answer the request may be gone. */
 void lx_request_wait(struct lx_request *request);
 void lx_request_answer(struct lx_request *request);
@@ -281,6 +292,11 @@ bool lx_seat_try_enter(struct lanex_executor *ex);
 void lx_seat_leave(struct lanex_executor *ex);
 /* Takes the seat for good and closes the inbox: the last turns, run by destroy. */
 void lx_seat_close(struct lanex_executor *ex);
+
+/* ---- request.c ---- */
+/* In the seat: the job with this number and its state, if a turn still holds it; else NULL. */
+struct lanex_job *lx_job_find(struct lanex_executor *ex, uint64_t number,
+                              enum lx_job_state *ret_state);
 
 /* ---- worker.c ---- */
 void *lx_worker_main(void *worker);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "runtime/executor.h"
+#include "sync/seams.h"
 
 static uint64_t load(const _Atomic uint64_t *word)
 {
@@ -37,6 +38,17 @@ static uint64_t idle_workers(const struct lanex_executor *ex)
     return less(ex->config.pool_size, less(taken, freed));
 }
 
+/* The reader's clock, so that the age grows while no turn is run. */
+static uint64_t age_ms(uint64_t since_ns)
+{
+    uint64_t now_ns;
+
+    if (since_ns == LANEX_TIME_NEVER)
+        return LANEX_AGE_NONE;
+    now_ns = lx_now_ns();
+    return now_ns > since_ns ? (now_ns - since_ns) / UINT64_C(1000000) : 0;
+}
+
 int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_liveness)
 {
     const struct lx_published *in;
@@ -46,9 +58,13 @@ int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_
     in = &executor->published;
     for (unsigned c = 0; c < LX_CLASSES; c++) {
         ret_liveness->queued[c] = load(&in->queued[c]);
+        ret_liveness->oldest_age_ms[c] = age_ms(load(&in->oldest_ns[c]));
+        ret_liveness->phantom_slots[c] = (int64_t)load(&in->phantom_slots[c]);
         ret_liveness->running[c] = lx_executor_running(executor, c);
     }
     ret_liveness->idle_workers = idle_workers(executor);
+    ret_liveness->phantom_workers = (int64_t)load(&in->phantom_workers);
+    ret_liveness->phantom_permits = (int64_t)load(&in->phantom_permits);
     ret_liveness->interactive_reserve = executor->config.interactive_reserve;
     ret_liveness->maintenance_cap = executor->config.maintenance_cap;
     return 0;
@@ -79,12 +95,13 @@ int lanex_executor_counters(const lanex_executor *executor, lanex_counters *ret_
     out->actors = load(&in->actors);
     out->turns = load(&in->turns);
     out->turns_by_scheduler = load(&in->turns_by_scheduler);
-    out->phantom_workers = (int64_t)executor->config.pool_size - (int64_t)idle_workers(executor) -
-                           (int64_t)lx_executor_running(executor, 0) -
-                           (int64_t)lx_executor_running(executor, 1);
+    out->phantom_workers = (int64_t)load(&in->phantom_workers);
     out->jobs_allocated = lx_slab_objects(&executor->jobs);
-    for (uint32_t i = 0; i < executor->config.pool_size; i++)
+    for (uint32_t i = 0; i < executor->config.pool_size; i++) {
         add_door(&executor->workers[i].door, out);
+        out->busy_workers +=
+            atomic_load_explicit(&executor->workers[i].busy, memory_order_relaxed) != 0;
+    }
     add_door(&executor->scheduler_door, out);
     add_door(&executor->reaper_door, out);
     out->ring_messages += load(&executor->foreign_messages);

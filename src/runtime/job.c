@@ -113,9 +113,9 @@ static void fill_entry(struct lanex_job *job, struct lanex_actor *actor,
                               : LANEX_COALESCE_NONE;
     entry->flags = (options->flags & LANEX_JOB_CONFIGURE) != 0 ? LX_JOB_FLAG_CONFIGURE : 0;
     entry->sink_kind = (uint8_t)options->sink.kind;
-    entry->answered = 0;
     entry->status = LANEX_STATUS_OK;
-    /* release: after the new number; partner is the acquire in find_job (request.c). */
+    atomic_store_explicit(&entry->marks, 0, memory_order_relaxed);
+    /* release: after the new number; partner is the acquire in lx_job_find (request.c). */
     atomic_store_explicit(&entry->state, LX_JOB_NEW, memory_order_release);
 }
 
@@ -289,7 +289,7 @@ void lx_job_drop_build(struct lanex_job *job)
 {
     uint8_t settled = job->entry.status;
 
-    job->entry.answered = 0;
+    lx_job_drop_mark(&job->entry, LX_JOB_MARK_ANSWERED);
     job->entry.status = LANEX_STATUS_OK; /* what the build's response stands under */
     struct old_response old = take_response(job);
     job->entry.status = settled;

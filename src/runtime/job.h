@@ -150,7 +150,8 @@ int lx_job_set_error(struct lanex_job *job, enum lanex_status status, const char
 void lx_job_set_ok(struct lanex_job *job, void *data, void (*destroy)(void *));
 /* Destroys what the response owns. */
 void lx_job_clear_response(struct lanex_job *job);
-/* Destroys what a build had answered (entry.answered) whose install step cannot come any more. */
+/* Destroys what a build had answered (LX_JOB_MARK_ANSWERED) whose install step cannot come any
+ * more. */
 void lx_job_drop_build(struct lanex_job *job);
 
 #endif

@@ -71,7 +71,7 @@ static void reap(struct retries *retries, uintptr_t link)
         job = (struct lanex_job *)node;
         /* The turn's hold first: the delivery's may be the last. */
         lx_job_release(job, LX_WORD_HOLD);
-        if (job->entry.answered != 0)
+        if (lx_job_has_mark(&job->entry, LX_JOB_MARK_ANSWERED))
             lx_job_drop_build(job);
         lx_deliver(job);
         break;

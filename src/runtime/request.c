@@ -40,8 +40,8 @@ void lx_request_wait(struct lx_request *request)
  * was. The object may be freed and used anew at any time before its state is known to be one that
  * only a turn ends; so the number is read again after the state.
  */
-static struct lanex_job *find_job(struct lanex_executor *ex, uint64_t number,
-                                  enum lx_job_state *ret_state)
+struct lanex_job *lx_job_find(struct lanex_executor *ex, uint64_t number,
+                              enum lx_job_state *ret_state)
 {
     struct lanex_job *job = lx_slab_at(&ex->jobs, (uint32_t)(number & LX_NUMBER_INDEX_MASK));
 
@@ -67,7 +67,7 @@ static int outcome_of_running(lanex_cancellation *token)
 static void apply_cancel(struct lanex_executor *ex, struct lx_request *request)
 {
     enum lx_job_state state;
-    struct lanex_job *job = find_job(ex, request->number, &state);
+    struct lanex_job *job = lx_job_find(ex, request->number, &state);
     lanex_cancellation *token;
 
     request->result = LANEX_CANCEL_NOT_FOUND;

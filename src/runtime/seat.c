@@ -17,6 +17,7 @@
  */
 #include <errno.h>
 
+#include "admission/views.h"
 #include "runtime/actor.h"
 #include "runtime/executor.h"
 #include "sync/assert.h"
@@ -25,9 +26,12 @@
 
 #define LX_TURN_EVENTS 64u /* events a turn handles before others get the admission state */
 #define LX_SUBMITTER_TURNS                                                                         \
-    2u                         /* turns a submitter runs before it leaves the rest to lanex-sched  \
+    2u                     /* turns a submitter runs before it leaves the rest to lanex-sched      \
+                            */
+#define LX_WORKER_TURNS 4u /* likewise a worker */
+#define LX_RECOUNT_VISITS                                                                          \
+    64u                        /* phantoms are recounted at rest, and in so many visits of actors  \
                                 */
-#define LX_WORKER_TURNS    4u  /* likewise a worker */
 #define LX_SCHEDULER_TURNS 64u /* likewise lanex-sched, before it looks at its door again */
 
 /* What has to be done once the seat is left. */
@@ -88,7 +92,8 @@ static void handle_event(struct lanex_executor *ex, uintptr_t link)
         break;
     case LX_EVENT_REQUEST:
         request = (struct lx_request *)(void *)node;
-        request->apply(ex, request);
+        if (!request->at_end)
+            request->apply(ex, request);
         node->next = (uintptr_t)ex->applied;
         ex->applied = request;
         break;
@@ -125,7 +130,7 @@ static void hand_out(struct lanex_executor *ex, bool takes_job, struct turn_resu
         struct lx_job_entry *next = entry->next;
         /* The place of the links becomes the place of the response; an install step goes on with
          * that of its build. */
-        if (entry->answered == 0) {
+        if (!lx_job_has_mark(entry, LX_JOB_MARK_ANSWERED)) {
             entry->response[0] = 0;
             entry->response[1] = 0;
         }
@@ -160,7 +165,8 @@ static void hand_to_reaper(struct lanex_executor *ex, struct turn_result *result
             lx_actor_maybe_gone(ex, lx_actor_of(actor));
         /* Links of its queue are where the response goes; only a refusal has one already, or a
          * build, whose data lanex-reap destroys. */
-        if (entry->answered == 0 && entry->status != LANEX_STATUS_MAINTENANCE_BACKPRESSURE &&
+        if (!lx_job_has_mark(entry, LX_JOB_MARK_ANSWERED) &&
+            entry->status != LANEX_STATUS_MAINTENANCE_BACKPRESSURE &&
             entry->status != LANEX_STATUS_EXECUTOR_BACKPRESSURE) {
             entry->response[0] = 0;
             entry->response[1] = 0;
@@ -189,12 +195,29 @@ static void publish_counter(_Atomic uint64_t *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-static void publish(struct lanex_executor *ex)
+static void publish_phantoms(struct lanex_executor *ex)
 {
-    const struct lx_admission *adm = &ex->admission;
     struct lx_published *out = &ex->published;
+    struct lx_phantoms phantoms;
+
+    lx_view_phantoms(&ex->admission, &phantoms);
+    publish_counter(&out->phantom_workers, (uint64_t)phantoms.workers);
+    publish_counter(&out->phantom_permits, (uint64_t)phantoms.permits);
+    for (unsigned c = 0; c < LX_CLASSES; c++)
+        publish_counter(&out->phantom_slots[c], (uint64_t)phantoms.slots[c]);
+}
+
+/* True if the age of the oldest is not exact yet, and another turn would bring it closer. */
+static bool publish(struct lanex_executor *ex)
+{
+    struct lx_admission *adm = &ex->admission;
+    struct lx_published *out = &ex->published;
+    bool exact = true;
 
     for (unsigned c = 0; c < LX_CLASSES; c++) {
+        uint64_t since_ns;
+        exact &= lx_oldest_since(adm, c, &since_ns);
+        publish_counter(&out->oldest_ns[c], since_ns);
         publish_counter(&out->queued[c], adm->queued[c]);
         publish_counter(&out->begun[c], adm->running[c] + ex->ends_seen[c]);
         publish_counter(&out->completed[c], adm->completed[c]);
@@ -205,6 +228,9 @@ static void publish(struct lanex_executor *ex)
     publish_counter(&out->panicked, adm->panicked);
     publish_counter(&out->non_runnable, adm->non_runnable_dispatches);
     publish_counter(&out->actors, adm->actors);
+    if (lx_view_at_rest(adm) || adm->visits % LX_RECOUNT_VISITS == 0)
+        publish_phantoms(ex);
+    return !exact;
 }
 
 static void count_turn(struct lx_published *out, enum lx_seat_user user)
@@ -223,18 +249,35 @@ static bool is_quiet(const struct lx_admission *adm)
            adm->closing == NULL;
 }
 
+static void tell_time(struct lx_admission *adm)
+{
+    /* Coarse time is enough for ages; deadlines and promotions want the exact one. */
+    uint64_t now = adm->timers.earliest != NULL ? lx_now_ns() : lx_seams.now_coarse_ns();
+
+    /* The two clocks may disagree by a tick; time never runs backwards for the rules. */
+    lx_admission_begin(adm, now > adm->now_ns ? now : adm->now_ns);
+}
+
+/* Requests that want to see what the turn has made of what came before them. */
+static void apply_at_end(struct lanex_executor *ex)
+{
+    struct lx_request *request = ex->applied;
+
+    for (; request != NULL; request = (struct lx_request *)(void *)request->node.next) {
+        if (request->at_end)
+            request->apply(ex, request);
+    }
+}
+
 static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_t instead,
                      struct turn_result *result)
 {
     struct lx_admission *adm = &ex->admission;
-    /* Coarse time is enough for ages; deadlines and promotions want the exact one. */
-    uint64_t now = adm->timers.earliest != NULL ? lx_now_ns() : lx_seams.now_coarse_ns();
     uintptr_t link;
     unsigned handled = 0;
     bool quiet;
 
-    /* The two clocks may disagree by a tick; time never runs backwards for the rules. */
-    lx_admission_begin(adm, now > adm->now_ns ? now : adm->now_ns);
+    tell_time(adm);
     while (handled < LX_TURN_EVENTS && (link = next_event(ex, instead)) != LX_INBOX_EMPTY) {
         handle_event(ex, link);
         handled++;
@@ -247,7 +290,8 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
     lx_admission_schedule(adm);
 
     /* First: whoever sees a job of this turn run, or answered, finds it in the views so. */
-    publish(ex);
+    if (publish(ex))
+        result->more = true;
     count_turn(&ex->published, user);
     if (adm->dispatched.head != NULL)
         hand_out(ex, user == LX_SEAT_WORKER, result);
@@ -255,6 +299,8 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
         hand_to_reaper(ex, result);
     if (ex->gone != NULL)
         hand_over_gone(ex, result);
+    if (ex->applied != NULL)
+        apply_at_end(ex);
     result->applied = ex->applied;
     ex->applied = NULL;
     quiet = is_quiet(adm) && ex->pending == LX_INBOX_EMPTY;
@@ -385,6 +431,51 @@ int lx_seat_request(struct lanex_executor *ex, struct lx_request *request)
         return -ESHUTDOWN;
     lx_seat_notify(ex);
     lx_request_wait(request);
+    return request->result;
+}
+
+/* What the turns of a call that does not wait have left to be done. */
+struct turn_results {
+    struct turn_result of[LX_SUBMITTER_TURNS];
+    unsigned count;
+};
+
+/*
+ * In the seat: handles what is in the inbox, at least what was there at first. False if that is too
+ * much for a call that does not wait.
+ */
+static bool catch_up(struct lanex_executor *ex, struct turn_results *results)
+{
+    if (ex->pending == LX_INBOX_EMPTY && !lx_inbox_has(&ex->inbox))
+        return true;
+    if (ex->config.dispatch != LANEX_DISPATCH_SEAT)
+        return false;
+    while (results->count < LX_SUBMITTER_TURNS) {
+        bool takes_inbox = ex->pending == LX_INBOX_EMPTY;
+
+        run_turn(ex, LX_SEAT_SUBMITTER, LX_INBOX_EMPTY, &results->of[results->count++]);
+        if (takes_inbox && ex->pending == LX_INBOX_EMPTY)
+            return true;
+    }
+    return false;
+}
+
+int lx_seat_try_request(struct lanex_executor *ex, struct lx_request *request)
+{
+    struct turn_results results = {.count = 0};
+
+    if (!try_seat(ex))
+        return -EBUSY;
+    request->result = -EBUSY;
+    if (catch_up(ex, &results)) {
+        tell_time(&ex->admission);
+        request->apply(ex, request);
+    }
+    leave_seat(ex);
+    for (unsigned i = 0; i < results.count; i++)
+        after_turn(ex, &results.of[i]);
+    if (work_left(ex))
+        lx_seat_notify(ex);
     return request->result;
 }
 

@@ -88,7 +88,7 @@ static void finish(struct lx_worker *worker, struct lanex_job *job, bool panicke
     worker->deferred = NULL;
     count_one(&worker->freed);
     if (!panicked && deferred == NULL && install_is_next(worker, job)) {
-        job->entry.answered = 1;
+        lx_job_add_mark(&job->entry, LX_JOB_MARK_ANSWERED);
         file(ex, job, LX_EVENT_BUILT);
         return;
     }
@@ -136,6 +136,7 @@ static void run_job(struct lx_worker *worker, struct lanex_job *job)
     }
     lx_cancellation_set_current(token);
     note_gate(actor, gate);
+    lx_job_begin(&job->entry);
     worker->phase = LX_PHASE_BODY;
     (worker->installing ? job->entry.extra->install : job->run)(job, actor->context, job->arg);
     worker->phase = LX_PHASE_NONE;

@@ -61,6 +61,45 @@ def damaged(scenarios):
             lambda s: s["expect"]["settled"].pop(),
         ),
     }
+    def snapshot(kind, found=lambda view: True):
+        """Matches a snapshot step of the kind for whose view found(view) holds."""
+        return lambda s: (
+            s["do"] == "snapshot" and s["kind"] == kind and found(s["expect"]["snapshot"])
+        )
+
+    def in_view(change):
+        """Changes the recorded view of a snapshot step."""
+        return lambda s: change(s["expect"]["snapshot"])
+
+    changes.update(
+        {
+            "an age off by one": (
+                snapshot("liveness", lambda v: v["maintenance"]["oldest_age_ms"] is not None),
+                in_view(lambda v: v["maintenance"].update(oldest_age_ms=-1)),
+            ),
+            "a count off": (
+                snapshot("liveness"),
+                in_view(lambda v: v["running"].update(interactive=9)),
+            ),
+            # The good trace compares no list of writers; a made-up one is as good.
+            "writers made up": (
+                snapshot("job_state"),
+                lambda s: (s.update(kind="mutating"), s["expect"].update(snapshot=[{}])),
+            ),
+            "another label": (
+                snapshot("job_state"),
+                lambda s: s["expect"].update(snapshot="?"),
+            ),
+            "a reader forgotten": (
+                snapshot("bind_blocker", lambda v: v["in_flight_readers"]),
+                in_view(lambda v: v["in_flight_readers"].pop()),
+            ),
+            "a sentence cut": (
+                snapshot("bind_blocker", lambda v: v["blockers"]),
+                in_view(lambda v: v["blockers"].append(v["blockers"].pop()[:-1])),
+            ),
+        }
+    )
     for name, (found, change) in changes.items():
         trace = copy.deepcopy(scenarios)
         step = next(filter(None, (first_step(scenario, found) for scenario in trace)))

@@ -34,8 +34,6 @@ int main(int argc, char **argv)
     printf("%lu scenarios, %lu steps, %lu mismatches\n", totals.scenarios, totals.steps,
            totals.mismatches);
     printf("%lu snapshots compared\n", totals.snapshots);
-    if (totals.snapshots_left_out > 0)
-        printf("%lu snapshot steps not compared\n", totals.snapshots_left_out);
     if (totals.steps_left_out > 0)
         printf("%lu steps left out after stale_completion or shifted_cursor\n",
                totals.steps_left_out);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/names.h"
 #include "sync/assert.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -84,6 +85,7 @@ static void finish(struct world *world)
     memset(&world->adm.settled, 0, sizeof world->adm.settled);
     /* The bodies begin in the step that dispatched them. */
     for (job = world->dispatched.head; job != NULL; job = job->next) {
+        lx_job_add_mark(job, LX_JOB_MARK_BEGUN);
         if (world_job_of(job)->token != NULL)
             lx_cancellation_start(world_job_of(job)->token);
     }
@@ -125,7 +127,9 @@ void world_submit(struct world *world, const struct world_submission *submission
     HASH_ADD_STR(world->jobs, id, job);
     if (submission->cancellable)
         LX_ASSERT(lanex_cancellation_create(&job->token) == 0);
-    job->configure = submission->configure;
+    snprintf(job->label, sizeof job->label, "executor::%s::%s",
+             submission->job_class == LANEX_CLASS_INTERACTIVE ? "Interactive" : "Maintenance",
+             lx_lane_word(submission->lane));
     job->entry.actor = actor != NULL ? &actor->entry : NULL;
     job->entry.cost = 1;
     job->entry.job_class = submission->job_class;

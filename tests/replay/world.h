@@ -25,7 +25,7 @@ struct world_actor {
 struct world_job {
     struct lx_job_entry entry; /* first */
     lanex_cancellation *token; /* NULL: submitted without one */
-    bool configure;
+    char label[64];
     UT_hash_handle hh; /* by id, always */
     char id[];
 };

@@ -74,8 +74,8 @@ struct rig_job *rig_new_job(struct rig *rig, struct rig_actor *actor, const stru
         job->entry.flags |= LX_JOB_FLAG_HAS_INSTALL;
     if (spec->cancelled)
         job->entry.flags |= LX_JOB_FLAG_CANCELLED;
-    if (spec->deadline_ns != 0) {
-        job->extra.deadline_ns = spec->deadline_ns;
+    if (spec->deadline_ns != 0 || spec->has_install) {
+        job->extra.deadline_ns = spec->deadline_ns != 0 ? spec->deadline_ns : LANEX_TIME_NEVER;
         job->extra.job = &job->entry;
         job->entry.extra = &job->extra;
     }
