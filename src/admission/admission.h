@@ -87,7 +87,7 @@ struct lx_admission {
     uint32_t next_slot; /* of the next actor; the last one's is just below */
     uint32_t cursor;    /* slot from which the next round goes on; 0 also stands for "the first" */
     struct lx_open_visit open_visit; /* of the actor at the cursor, until another is visited */
-    uint32_t overdue_cursor; /* the same for maintenance that has waited too long */
+    uint32_t overdue_cursor;         /* the same for maintenance that has waited too long */
 
     /* Queued jobs, executor-wide. */
     uint64_t queued[LX_CLASSES];

@@ -139,3 +139,99 @@ Test(wake, five_submitters)
 {
     run(5);
 }
+
+/* ---- two events at the same moment ---- */
+
+#define MEETINGS  2000u /* of one executor */
+#define EXECUTORS 10u   /* of the short form */
+
+/* Two threads submit to actors that are blocked, at the same moment as nearly as can be: nothing
+ * starts and nobody is woken, so that between leaving the seat and looking at the inbox there is
+ * nothing but the fence. An event that is missed there stays unseen. */
+struct meeting {
+    lanex_executor *executor;
+    lanex_actor *actors[2];
+    struct latch begun;
+    struct latch may_end;
+    _Atomic uint64_t here[2];
+    _Atomic uint64_t checked;
+};
+
+static void hold_actor(lanex_job *job, void *context, void *arg)
+{
+    struct meeting *meeting = arg;
+
+    (void)job;
+    (void)context;
+    latch_arrive(&meeting->begun);
+    latch_wait(&meeting->may_end, 1);
+}
+
+/* Spins, since a sleep would take away the same moment; gives the CPU away when it takes long. */
+static void spin_until(const _Atomic uint64_t *word, uint64_t value)
+{
+    for (unsigned spins = 0; atomic_load(word) < value; spins++) {
+        if (spins > 1000)
+            sched_yield();
+    }
+}
+
+static void meet(struct meeting *meeting, unsigned side, uint64_t round)
+{
+    lanex_job_options options = lx_test_job(LANEX_LANE_MUTATING, nothing, NULL);
+
+    atomic_store(&meeting->here[side], round);
+    spin_until(&meeting->here[1 - side], round);
+    LX_REQUIRE(lanex_submit(meeting->actors[side], &options, NULL) == 0);
+}
+
+static void *meet_always(void *arg)
+{
+    struct meeting *meeting = arg;
+
+    for (uint64_t round = 1; round <= MEETINGS; round++) {
+        meet(meeting, 1, round);
+        spin_until(&meeting->checked, round);
+    }
+    return NULL;
+}
+
+static uint64_t queued(const lanex_executor *executor)
+{
+    lanex_liveness liveness = {.size = sizeof liveness};
+
+    cr_assert_eq(lanex_executor_liveness(executor, &liveness), 0);
+    return liveness.queued[0];
+}
+
+static void one_executor(void)
+{
+    struct meeting meeting = {.executor = lx_test_executor(2)};
+    lanex_job_options options = lx_test_job(LANEX_LANE_MUTATING, hold_actor, &meeting);
+    pthread_t other;
+
+    for (unsigned i = 0; i < 2; i++) {
+        meeting.actors[i] = lx_test_actor(meeting.executor, i);
+        cr_assert_eq(lanex_submit(meeting.actors[i], &options, NULL), 0);
+    }
+    latch_wait(&meeting.begun, 2);
+    cr_assert_eq(pthread_create(&other, NULL, meet_always, &meeting), 0);
+    for (uint64_t round = 1; round <= MEETINGS; round++) {
+        meet(&meeting, 0, round);
+        LX_EVENTUALLY(queued(meeting.executor) == 2 * round);
+        atomic_store(&meeting.checked, round);
+    }
+    pthread_join(other, NULL);
+    latch_arrive(&meeting.may_end);
+    lanex_actor_unref(meeting.actors[0]);
+    lanex_actor_unref(meeting.actors[1]);
+    cr_assert_eq(lanex_executor_destroy(meeting.executor), 0);
+}
+
+Test(wake, no_event_stays_unseen_when_two_meet)
+{
+    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(250000000);
+
+    for (uint64_t i = 0; i < lx_test_scaled(EXECUTORS) || lx_test_now_ns() < end; i++)
+        one_executor();
+}
