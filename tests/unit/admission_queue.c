@@ -79,6 +79,8 @@ Test(admission_queue, planted_duplicates_leave_at_the_cap, .fini = fini)
     actor->entry.coalesced &= ~(UINT64_C(1) << 4);
     newcomer = submit_keyed(actor, MAINTENANCE, 0);
     assert_settled(jobs[5], LANEX_STATUS_MAINTENANCE_CANCELLED);
+    cr_assert_eq(jobs[5]->entry.coalesce_key, LX_CANCELLED_DUPLICATE,
+                 "what its message comes from");
     cr_assert_eq(rig_state(newcomer), LX_JOB_QUEUED, "the victim's place is the newcomer's");
     cr_assert_eq(actor->entry.queued[MAINTENANCE], 6);
     cr_assert_eq(rig.adm.queued[MAINTENANCE], 6);

@@ -139,6 +139,10 @@ static void call_everything(struct parent *parent)
     IN_CHILD(lanex_submit_by_key(executor, &key, sizeof key, &options, NULL) == -ECHILD);
     IN_CHILD(lanex_submit_batch(&submission, 1, NULL) == -ECHILD);
     IN_CHILD(lanex_cancel(executor, 1) == -ECHILD);
+    IN_CHILD(lanex_ticket_wait(parent->ticket, LANEX_TIME_NEVER) == -ECHILD);
+    IN_CHILD(lanex_ticket_wait(parent->ticket, 0) == -ECHILD);
+    IN_CHILD(lanex_ticket_poll(parent->ticket) == -ECHILD);
+    lanex_ticket_drop(parent->ticket);
     IN_CHILD(lanex_actor_register(executor, "x", 1, NULL, &found) == -ECHILD);
     IN_CHILD(lanex_actor_lookup(executor, &key, sizeof key, &found) == -ECHILD);
     IN_CHILD(lanex_actor_remove(executor, &key, sizeof key) == -ECHILD);

@@ -242,6 +242,14 @@ static void wait_for_ticket(lanex_job *job, void *context, void *arg)
     waiter->rc = lanex_ticket_wait(waiter->ticket, FOREVER);
 }
 
+static uint64_t queued(lanex_executor *executor)
+{
+    lanex_liveness liveness = {.size = sizeof liveness};
+
+    LX_REQUIRE(lanex_executor_liveness(executor, &liveness) == 0);
+    return liveness.queued[0];
+}
+
 static uint64_t running(lanex_executor *executor)
 {
     lanex_liveness liveness = {.size = sizeof liveness};
@@ -445,6 +453,48 @@ Test(hang_guards, a_writer_ahead_in_line_counts_where_it_cannot_be_overtaken)
     cr_assert_eq(wait_behind_writer(LANEX_POLICY_READS_FIRST, background), -EDEADLK);
     cr_assert_eq(wait_behind_writer(LANEX_POLICY_ARRIVAL, read), -EDEADLK);
     cr_assert_eq(wait_behind_writer(LANEX_POLICY_ARRIVAL, background), -EDEADLK);
+}
+
+/* The same with a writer that has been promoted: it lets no other interactive job start. */
+static int wait_behind_promoted(uint32_t flags, uint64_t timeout_ns)
+{
+    lanex_executor_options options = lx_test_executor_options(4);
+    lanex_executor *executor;
+    lanex_actor *actor;
+    struct latch begun = LATCH_INIT, may_go = LATCH_INIT;
+    lanex_job_options outer, writer = lx_test_job(LANEX_LANE_MUTATING, nothing, NULL);
+    struct nested nested;
+    lanex_ticket *ticket;
+    uint64_t start;
+
+    options.flags = flags;
+    options.promotion_age_ms = 1;
+    executor = executor_with(options);
+    actor = lx_test_actor(executor, 1);
+    nested = nested_of(actor, LANEX_LANE_PURE_READ);
+    nested.timeout_ns = timeout_ns;
+    nested.begun = &begun;
+    nested.may_go = &may_go;
+    outer = lx_test_job(LANEX_LANE_PURE_READ, submit_and_wait, &nested);
+    cr_assert_eq(lanex_submit_ticket(actor, &outer, &ticket), 0);
+    latch_wait(&begun, 1);
+    cr_assert_eq(lanex_submit(actor, &writer, NULL), 0);
+    LX_EVENTUALLY(queued(executor) == 1);
+    start = lx_test_now_ns();
+    LX_EVENTUALLY(lx_test_now_ns() > start + UINT64_C(20000000)); /* its age is over 1 ms then */
+    latch_arrive(&may_go);
+    cr_assert_eq(lanex_ticket_wait(ticket, FOREVER), 0);
+    lanex_ticket_drop(ticket);
+    lanex_actor_unref(actor);
+    end(executor);
+    return nested.rc;
+}
+
+Test(hang_guards, a_promoted_writer_counts_where_nothing_suspends_it)
+{
+    cr_assert_eq(wait_behind_promoted(LANEX_EXECUTOR_NO_PROMOTION_SUSPENSION, FOREVER), -EDEADLK);
+    /* Here the reader would count as stuck in a minute, and the wait would end: no deadlock. */
+    cr_assert_eq(wait_behind_promoted(0, UINT64_C(1000000)), -ETIMEDOUT);
 }
 
 /* ---- callbacks ---- */
@@ -679,32 +729,45 @@ static void panic_in_gate(lanex_job *job, void *context, void *arg)
 {
     (void)job;
     (void)context;
-    latch_arrive((struct latch *)arg);
-    latch_wait((struct latch *)arg, 2); /* both workers panic */
+    (void)arg;
     lanex_panic("on purpose");
 }
 
+struct after_panic {
+    lanex_epoch *epoch;
+    int status, rc;
+    struct latch done;
+};
+
+static void write_after_panic(lanex_completion *completion, void *arg)
+{
+    struct after_panic *after = arg;
+
+    after->status = lanex_completion_status(completion);
+    after->rc = lanex_epoch_write_acquire(after->epoch);
+    if (after->rc == 0)
+        lanex_epoch_write_release(after->epoch);
+    latch_arrive(&after->done);
+}
+
+/* The callback runs on the worker whose body has just been left by a jump. */
 Test(hang_guards, a_panic_leaves_no_gate_behind_on_its_worker)
 {
-    lanex_executor_options options = lx_test_executor_options(2);
-    lanex_executor *executor;
-    lanex_actor *actor;
-    struct latch both = LATCH_INIT;
-    lanex_job_options panics = lx_test_job(LANEX_LANE_PURE_READ, panic_in_gate, &both);
+    static const enum lanex_lane lanes[] = {LANEX_LANE_PURE_READ, LANEX_LANE_SERIAL_STATUS,
+                                            LANEX_LANE_MUTATING};
+    lanex_executor *executor = lx_test_executor(2);
+    lanex_actor *actor = lx_test_actor(executor, 1);
 
-    /* Two at once of one actor. */
-    options.profile = LANEX_PROFILE_MANY_CORE;
-    options.pool_size = 3;
-    options.actor_cap = 2;
-    options.read_cap = 2;
-    executor = executor_with(options);
-    actor = lx_test_actor(executor, 1);
-    for (unsigned i = 0; i < 2; i++)
-        cr_assert_eq(lanex_submit(actor, &panics, NULL), 0);
-    latch_wait(&both, 2);
-    for (unsigned i = 0; i < 20; i++) {
-        struct gate gate = ask(actor, LANEX_LANE_HEAVY_INIT, false);
-        cr_assert_eq(gate.write_until, 0, "round %u: %d", i, gate.write_until);
+    for (unsigned i = 0; i < 3; i++) {
+        struct after_panic after = {.epoch = lanex_actor_epoch(actor), .rc = 1};
+        lanex_job_options options =
+            lx_test_callback_job(lanes[i], panic_in_gate, NULL, write_after_panic, &after);
+
+        cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
+        latch_wait(&after.done, 1);
+        cr_assert_eq(after.status, lanes[i] == LANEX_LANE_MUTATING ? LANEX_STATUS_ACTOR_FATAL
+                                                                   : LANEX_STATUS_JOB_PANICKED);
+        cr_assert_eq(after.rc, 0);
     }
     lanex_actor_unref(actor);
     end(executor);
