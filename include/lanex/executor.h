@@ -144,8 +144,8 @@ typedef struct lanex_executor_options {
     /*
      * Writes what an actor is doing, for lanex_job_blockers (inspect.h), as a string of at most
      * `size` (LANEX_PHASE_MAX) bytes with the NUL. Runs on the thread that asks, beside whatever
-     * job runs: with no gate held and nothing of lanex's either. Asked only if the context can be
-     * retained (lanex_actor_options.context_retain) or is never released. May be NULL.
+     * job runs: with no gate held and nothing of lanex's either. The context is not released before
+     * it has returned. May be NULL.
      */
     void (*context_phase)(void *context, char *text, size_t size);
 } lanex_executor_options;

@@ -278,49 +278,6 @@ int lanex_actor_lookup(lanex_executor *executor, const void *key, size_t key_len
     return rc;
 }
 
-int lx_actor_try_lookup(struct lanex_executor *ex, const void *key, size_t key_length,
-                        struct lanex_actor **ret_actor)
-{
-    lanex_actor *found;
-    int rc = check_key(key, key_length);
-
-    if (rc == 0)
-        rc = lx_epoch_read_try_acquire(&ex->registry->epoch);
-    if (rc < 0)
-        return rc;
-    found = lx_actor_table_find(&ex->registry->table, key, key_length);
-    if (found != NULL)
-        *ret_actor = lanex_actor_ref(found);
-    else
-        rc = ex->registry->closed ? -ESHUTDOWN : -ENOENT;
-    lx_epoch_read_release(&ex->registry->epoch);
-    return rc;
-}
-
-int lx_actor_retain_context(struct lanex_actor *actor, bool may_wait)
-{
-    struct lx_registry *registry = actor->executor->registry;
-    int rc = 0;
-
-    if (actor->context_release == NULL)
-        return 0;
-    if (actor->context_retain == NULL)
-        return -ENOTSUP;
-    if (may_wait)
-        lx_epoch_read_acquire(&registry->epoch);
-    else
-        rc = lx_epoch_read_try_acquire(&registry->epoch);
-    if (rc < 0)
-        return rc;
-    /* While it is in the table nobody has released its context. */
-    if (lx_actor_table_find(&registry->table, actor->key, actor->key_length) == actor)
-        actor->context_retain(actor->context);
-    else
-        rc = -ENOENT;
-    lx_epoch_read_release(&registry->epoch);
-    return rc;
-}
-
 static void apply_remove(struct lanex_executor *ex, struct lx_request *request)
 {
     lx_admission_remove(&ex->admission, &request->actor->entry);

@@ -63,16 +63,6 @@ void lx_registry_close(struct lx_registry *registry);
 /* Frees the memory; NULL is fine. */
 void lx_registry_destroy(struct lx_registry *registry);
 
-/*
- * One more reference to the context of a registered actor, to be given back with context_release if
- * there is one. -ENOENT: it is registered no longer; -ENOTSUP: it could be released meanwhile, and
- * not be retained; -EBUSY instead of waiting unless may_wait.
- */
-int lx_actor_retain_context(struct lanex_actor *actor, bool may_wait);
-/* As lanex_actor_lookup, but -EBUSY instead of waiting for whoever changes the registry. */
-int lx_actor_try_lookup(struct lanex_executor *ex, const void *key, size_t key_length,
-                        struct lanex_actor **ret_actor);
-
 /* In a turn: the actor is removed, and something of it has ended. */
 void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor);
 /* In a turn: its last reference is gone. */

@@ -148,13 +148,23 @@ static int begin_look(struct look *look, lanex_executor *executor, bool may_wait
     return look->jobs != NULL ? 0 : -ENOMEM;
 }
 
-/* The actor with the key, or none. */
+/* The actor with the key, or none, with a use of its context as long as the look lasts. */
 static int find_actor(struct look *look, const void *key, size_t key_length)
 {
-    int rc = look->may_wait ? lanex_actor_lookup(look->ex, key, key_length, &look->actor)
-                            : lx_actor_try_lookup(look->ex, key, key_length, &look->actor);
+    enum lx_registry_access access = look->may_wait ? LX_REGISTRY_READ : LX_REGISTRY_TRY_READ;
+    int rc = lx_check_key(key, key_length);
 
-    return rc == -ENOENT ? 0 : rc;
+    if (rc == 0)
+        rc = lx_registry_lock(look->ex, access);
+    if (rc < 0)
+        return rc == -EAGAIN ? -EBUSY : rc;
+    look->actor = lx_registry_find(look->ex, key, key_length);
+    if (look->actor != NULL) {
+        lanex_actor_ref(look->actor);
+        lx_actor_context_hold(look->actor);
+    }
+    lx_registry_unlock(look->ex, access);
+    return 0;
 }
 
 static int set_request_id(struct look *look, const char *request_id, size_t length)
@@ -193,6 +203,8 @@ static int enter(struct look *look, void (*apply)(struct lanex_executor *, struc
 static void end_look(struct look *look)
 {
     let_go_all(look);
+    if (look->actor != NULL)
+        lx_actor_context_drop(look->actor);
     lanex_actor_unref(look->actor);
     lx_release(look->jobs);
 }
@@ -349,24 +361,6 @@ int lanex_job_state(lanex_executor *executor, const void *key, size_t key_length
     return state_view(executor, true, key, key_length, request_id, request_id_length);
 }
 
-/* With nothing of lanex's held. After an error the result is freed. */
-static int add_phase(struct look *look, lanex_blockers *blockers)
-{
-    struct lanex_actor *actor = look->actor;
-    int rc = lx_actor_retain_context(actor, look->may_wait);
-
-    if (rc == 0) {
-        rc = lx_view_add_phase(look->ex->context_phase, actor->context, blockers);
-        if (actor->context_release != NULL)
-            actor->context_release(actor->context);
-    } else if (rc == -ENOENT || rc == -ENOTSUP) {
-        rc = 0; /* removed since, or no way to keep it: there is no phase */
-    }
-    if (rc < 0)
-        lanex_blockers_free(blockers);
-    return rc;
-}
-
 static int blockers_view(lanex_executor *executor, bool may_wait, const void *key,
                          size_t key_length, const char *request_id, size_t request_id_length,
                          lanex_blockers **ret_blockers)
@@ -387,8 +381,11 @@ static int blockers_view(lanex_executor *executor, bool may_wait, const void *ke
         rc = lx_view_blockers(&view, look.actor != NULL ? &look.actor->entry : NULL, &look.about,
                               look.search.state, &blockers);
     }
-    if (rc == 0 && look.about.registered && executor->context_phase != NULL)
-        rc = add_phase(&look, blockers);
+    if (rc == 0 && look.about.registered && executor->context_phase != NULL) {
+        rc = lx_view_add_phase(executor->context_phase, look.actor->context, blockers);
+        if (rc < 0)
+            lanex_blockers_free(blockers);
+    }
     end_look(&look);
     if (rc == 0)
         *ret_blockers = blockers;
