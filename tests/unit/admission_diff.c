@@ -4,6 +4,7 @@
  */
 #include "tests/support/lx_test.h"
 
+#include "admission/views.h"
 #include "admission_naive.h"
 #include "admission_rig.h"
 
@@ -84,14 +85,38 @@ static void compare_lists(struct duel *duel)
                  i < duel->naive.settled_count ? duel->naive.settled[i].id : 0);
 }
 
+/* Not in every turn, so that bounds grow stale and actors pile up in the heaps. */
+static void recount_oldest(struct duel *duel, const struct naive_counts *all)
+{
+    if (lx_rng_percent(&duel->rng, 60))
+        return;
+    for (unsigned job_class = 0; job_class < LX_CLASSES; job_class++) {
+        uint64_t since_ns;
+        while (!lx_oldest_since(&duel->rig.adm, job_class, &since_ns))
+            cr_assert_leq(since_ns, all->oldest_ns[job_class]);
+        cr_assert_eq(since_ns, all->oldest_ns[job_class],
+                     "seed %lu, turn %lu, class %u: oldest at %lu, by the reference %lu",
+                     duel->seed, duel->turns, job_class, (unsigned long)since_ns,
+                     (unsigned long)all->oldest_ns[job_class]);
+    }
+}
+
 static void recount(struct duel *duel)
 {
     const struct lx_admission *adm = &duel->rig.adm;
+    struct lx_phantoms phantoms;
     struct naive_counts all = naive_count_all(&duel->naive);
 
     cr_assert_eq(adm->idle_workers + all.running[0] + all.running[1], adm->config.pool_size);
     cr_assert_eq(adm->free_permits + all.heavies, adm->config.heavy_permits);
     cr_assert_eq(adm->non_runnable_dispatches, 0);
+    cr_assert_eq(adm->built_jobs, all.built);
+    lx_view_phantoms(adm, &phantoms);
+    cr_assert_eq(phantoms.workers, 0);
+    cr_assert_eq(phantoms.slots[0], 0);
+    cr_assert_eq(phantoms.slots[1], 0);
+    cr_assert_eq(phantoms.permits, 0);
+    recount_oldest(duel, &all);
     for (unsigned job_class = 0; job_class < LX_CLASSES; job_class++) {
         cr_assert_eq(adm->running[job_class], all.running[job_class]);
         cr_assert_eq(adm->queued[job_class], all.queued[job_class]);

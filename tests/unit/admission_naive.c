@@ -327,6 +327,8 @@ static void count_job(struct naive_counts *counts, const struct naive *naive,
         return;
     if (job->state == NAIVE_QUEUED) {
         counts->queued[job->job_class]++;
+        if (job->submitted_ns < counts->oldest_ns[job->job_class])
+            counts->oldest_ns[job->job_class] = job->submitted_ns;
         if (job->job_class == LANEX_CLASS_MAINTENANCE && job->coalesce_key != 0)
             counts->keys |= UINT64_C(1) << job->coalesce_key;
         return;
@@ -346,7 +348,7 @@ static void count_job(struct naive_counts *counts, const struct naive *naive,
 
 struct naive_counts naive_count_actor(const struct naive *naive, unsigned actor)
 {
-    struct naive_counts counts = {0};
+    struct naive_counts counts = {.oldest_ns = {UINT64_MAX, UINT64_MAX}};
 
     for (size_t i = 0; i < naive->job_count; i++) {
         if (naive->jobs[i].actor == actor)
@@ -357,7 +359,7 @@ struct naive_counts naive_count_actor(const struct naive *naive, unsigned actor)
 
 struct naive_counts naive_count_all(const struct naive *naive)
 {
-    struct naive_counts counts = {0};
+    struct naive_counts counts = {.oldest_ns = {UINT64_MAX, UINT64_MAX}};
 
     for (size_t i = 0; i < naive->job_count; i++)
         count_job(&counts, naive, &naive->jobs[i]);

@@ -85,6 +85,7 @@ struct naive_counts {
     unsigned queued[2], running[2];
     unsigned in_flight, reads, serials, commits, writers, heavies, built;
     uint64_t keys;
+    uint64_t oldest_ns[2]; /* when the oldest queued job was queued; UINT64_MAX: none is */
 };
 struct naive_counts naive_count_actor(const struct naive *naive, unsigned actor);
 struct naive_counts naive_count_all(const struct naive *naive);
