@@ -77,7 +77,7 @@ static void disarm_job_timer(struct lx_admission *adm, struct lx_job_entry *job)
 }
 
 /* Only the turn writes writers_queued, so that a load and a store are enough. */
-static void count_job(const struct lx_job_entry *job, int difference)
+static inline void count_job(const struct lx_job_entry *job, int difference)
 {
     _Atomic uint32_t *count = &job->actor->writers_queued;
 

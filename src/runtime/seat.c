@@ -249,7 +249,7 @@ static bool is_quiet(const struct lx_admission *adm)
            adm->closing == NULL;
 }
 
-static void tell_time(struct lx_admission *adm)
+static inline void tell_time(struct lx_admission *adm)
 {
     /* Coarse time is enough for ages; deadlines and promotions want the exact one. */
     uint64_t now = adm->timers.earliest != NULL ? lx_now_ns() : lx_seams.now_coarse_ns();
@@ -347,7 +347,7 @@ static void answer_requests(const struct turn_result *result)
     }
 }
 
-static void after_turn(struct lanex_executor *ex, const struct turn_result *result)
+static inline void after_turn(struct lanex_executor *ex, const struct turn_result *result)
 {
     if (result->wake_worker)
         lx_wake_one(ex);

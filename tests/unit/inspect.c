@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "runtime/actor.h"
+#include "runtime/executor.h"
+
 struct body {
     struct latch begun, go;
 };
@@ -307,10 +310,13 @@ static void nothing(lanex_job *job, void *context, void *arg)
     (void)arg;
 }
 
+#define LOOKS 30u /* at least */
+
 struct looker {
     lanex_executor *executor;
     atomic_bool stop;
-    unsigned long looks, busy;
+    atomic_ulong looks; /* rounds of views */
+    unsigned long busy;
 };
 
 static void *look_all_the_time(void *arg)
@@ -339,7 +345,7 @@ static void *look_all_the_time(void *arg)
         LX_REQUIRE(rc == 0 || rc == -ENOENT);
         if (rc == 0)
             lanex_explanation_free(why);
-        looker->looks++;
+        atomic_fetch_add(&looker->looks, 1);
     }
     return NULL;
 }
@@ -352,7 +358,7 @@ Test(inspect, looking_disturbs_nothing_while_jobs_run_and_actors_go)
     pthread_t thread;
 
     LX_REQUIRE(pthread_create(&thread, NULL, look_all_the_time, &looker) == 0);
-    for (unsigned round = 0; round < rounds; round++) {
+    for (unsigned round = 0; round < rounds || atomic_load(&looker.looks) < LOOKS; round++) {
         lanex_actor *actor = named(executor, "a");
 
         for (unsigned i = 0; i < 40; i++) {
@@ -367,8 +373,7 @@ Test(inspect, looking_disturbs_nothing_while_jobs_run_and_actors_go)
     }
     atomic_store(&looker.stop, true);
     pthread_join(thread, NULL);
-    cr_assert_gt(looker.looks, 0);
-    cr_log_info("%lu looks, %lu times busy", looker.looks, looker.busy);
+    cr_log_info("%lu looks, %lu times busy", atomic_load(&looker.looks), looker.busy);
     end(executor);
 }
 
@@ -395,6 +400,42 @@ Test(inspect, a_try_view_is_busy_or_right_and_never_waits_for_a_flood)
     }
     cr_assert(right > 0 || lx_test_env_dispatch() == LX_TEST_DISPATCH_SCHEDULER);
     latch_arrive(&body.go);
+    lanex_actor_unref(actor);
+    end(executor);
+}
+
+/* Every try form, each expected to be busy; liveness, which is not. */
+static void expect_all_busy(lanex_executor *executor)
+{
+    lanex_running_jobs *jobs;
+    lanex_blockers *blockers;
+    lanex_explanation *why;
+    lanex_liveness live = {.size = sizeof live};
+
+    cr_assert_eq(lanex_job_state_try(executor, "k", 1, "x", 1), -EBUSY);
+    cr_assert_eq(lanex_job_blockers_try(executor, "k", 1, "x", 1, &blockers), -EBUSY);
+    cr_assert_eq(lanex_explain_actor_try(executor, "k", 1, &why), -EBUSY);
+    cr_assert_eq(lanex_executor_liveness(executor, &live), 0);
+    if (atomic_load(&executor->seat) == 0)
+        return; /* the others need no key */
+    cr_assert_eq(lanex_executor_running_mutating_try(executor, &jobs), -EBUSY);
+    cr_assert_eq(lanex_executor_census_try(executor, 0, &jobs), -EBUSY);
+    cr_assert_eq(lanex_explain_job_try(executor, 1, &why), -EBUSY);
+}
+
+Test(inspect, a_try_view_is_busy_while_somebody_is_in_the_seat_or_changes_the_registry)
+{
+    lanex_executor *executor = lx_test_executor(2);
+    lanex_actor *actor = named(executor, "k");
+    uint32_t free_seat = 0;
+
+    LX_EVENTUALLY((free_seat = 0, atomic_compare_exchange_strong(&executor->seat, &free_seat, 1)));
+    expect_all_busy(executor);
+    atomic_store(&executor->seat, 0);
+    cr_assert_eq(lx_registry_lock(executor, LX_REGISTRY_CHANGE), 0);
+    expect_all_busy(executor);
+    lx_registry_unlock(executor, LX_REGISTRY_CHANGE);
+    cr_assert_eq(TRY(lanex_job_state_try(executor, "k", 1, "x", 1)), LANEX_STATE_NOT_FOUND);
     lanex_actor_unref(actor);
     end(executor);
 }
