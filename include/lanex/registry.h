@@ -81,7 +81,7 @@ typedef struct lanex_actor_list {
  * soon). context_retain is not called and need not exist. To keep one context for longer, call
  * lanex_actor_context_acquire on its handle, or count it yourself, before the list is freed.
  *
- * Errors: -EINVAL, -ENOMEM, -ESHUTDOWN, -ECHILD; try_ also -EAGAIN. Cost: about 10 ns an actor,
+ * Errors: -EINVAL, -ENOMEM, -ESHUTDOWN, -ECHILD; try_ also -EAGAIN. Cost: about 50 ns an actor,
  * during which no actor can be registered or removed; jobs are not held up.
  */
 LANEX_API int lanex_actor_entries(lanex_executor *executor, lanex_actor_list **ret_list);
@@ -120,7 +120,7 @@ typedef struct lanex_actor_hooks {
  * registration may run before on_register: where that matters, call lanex_actor_hooks_wait first.
  *
  * Set them once, before the first actor. Errors: -EINVAL, -EBUSY (they are set, or an actor is
- * registered), -ESHUTDOWN, -ECHILD. Cost: 32 bytes an actor.
+ * registered), -ESHUTDOWN, -ECHILD. Cost: 40 bytes an actor.
  */
 LANEX_API int lanex_actor_set_hooks(lanex_executor *executor, const lanex_actor_hooks *hooks);
 
