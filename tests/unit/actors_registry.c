@@ -47,6 +47,26 @@ Test(actors_registry, tells_what_is_registered_and_idle)
     rig_destroy_executor(executor);
 }
 
+Test(actors_registry, a_try_does_not_miss_what_its_caller_submitted)
+{
+    lanex_executor *executor = rig_executor();
+    lanex_actor *actor = rig_actor(executor, "a");
+
+    for (unsigned i = 0; i < lx_test_scaled(1000); i++) {
+        struct rig_block block = {LATCH_INIT, LATCH_INIT};
+        lanex_job_options job = rig_job(LANEX_LANE_PURE_READ, rig_block, &block);
+        lanex_ticket *ticket = rig_submit(actor, &job);
+
+        /* Whether or not the scheduler has looked at it yet. */
+        cr_assert_neq(lanex_actor_try_idle(executor, "a", 1), 1);
+        latch_arrive(&block.leave);
+        rig_expect(ticket, LANEX_STATUS_OK);
+        cr_assert_neq(lanex_actor_try_idle(executor, "a", 1), 0);
+    }
+    lanex_actor_unref(actor);
+    rig_destroy_executor(executor);
+}
+
 static void *register_one_more(void *executor)
 {
     lanex_actor_unref(rig_actor(executor, "more"));
