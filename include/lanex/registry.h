@@ -17,9 +17,10 @@
  * Waiting: registered, count and entries wait while an actor is being registered or removed, which
  * takes a turn of the scheduler; idle and fatal ask a turn themselves. None waits for a job, and
  * all may be called from a job, a callback or a hook. The try_ forms never wait: where the others
- * would, they give -EAGAIN ("somebody is at it"; not to be confused with the -EBUSY of
- * lanex_actor_retire, which is about the actor). A try_ form may give -EAGAIN also without a
- * visible reason; ask again later, or use the other form.
+ * would, they give -EBUSY, as all try forms of lanex do. Here it says "somebody is at it" and
+ * nothing about the actor (whose being busy is the 0 of lanex_actor_try_idle, and the -EBUSY of
+ * lanex_actor_retire). It may come without a visible reason; ask again later, or use the other
+ * form.
  *
  * Every answer is that of one moment and may be old when it is read. To act on idleness, do not ask
  * first: lanex_actor_retire asks and acts in one step.
@@ -42,7 +43,7 @@ LANEX_API int lanex_actor_registered(lanex_executor *executor, const void *key, 
  * 1 if nothing of the actor is queued or in flight, else 0. Ordered after the caller's own
  * submissions, and after the end of every job whose completion the caller has seen. A deferred
  * answer that is still owed does not count: its job is over for the actor.
- * Errors: -ENOENT, -EINVAL, -ESHUTDOWN, -ECHILD; try_ also -EAGAIN.
+ * Errors: -ENOENT, -EINVAL, -ESHUTDOWN, -ECHILD; try_ also -EBUSY.
  */
 LANEX_API int lanex_actor_idle(lanex_executor *executor, const void *key, size_t key_length);
 LANEX_API int lanex_actor_try_idle(lanex_executor *executor, const void *key, size_t key_length);
@@ -56,7 +57,7 @@ LANEX_API int lanex_actor_fatal(lanex_executor *executor, const void *key, size_
 
 /* ---- all actors ---- */
 
-/* How many are registered. Errors: -EINVAL, -ESHUTDOWN, -ECHILD; try_ also -EAGAIN. */
+/* How many are registered. Errors: -EINVAL, -ESHUTDOWN, -ECHILD; try_ also -EBUSY. */
 LANEX_API int lanex_actor_count(lanex_executor *executor, size_t *ret_count);
 LANEX_API int lanex_actor_try_count(lanex_executor *executor, size_t *ret_count);
 
@@ -81,7 +82,7 @@ typedef struct lanex_actor_list {
  * soon). context_retain is not called and need not exist. To keep one context for longer, call
  * lanex_actor_context_acquire on its handle, or count it yourself, before the list is freed.
  *
- * Errors: -EINVAL, -ENOMEM, -ESHUTDOWN, -ECHILD; try_ also -EAGAIN. Cost: about 50 ns an actor,
+ * Errors: -EINVAL, -ENOMEM, -ESHUTDOWN, -ECHILD; try_ also -EBUSY. Cost: about 50 ns an actor,
  * during which no actor can be registered or removed; jobs are not held up.
  */
 LANEX_API int lanex_actor_entries(lanex_executor *executor, lanex_actor_list **ret_list);

@@ -46,7 +46,7 @@ int lx_registry_lock(struct lanex_executor *ex, enum lx_registry_access access)
     else if (access == LX_REGISTRY_READ)
         lx_epoch_read_acquire(&registry->epoch);
     else if (lx_epoch_read_try_acquire(&registry->epoch) < 0)
-        return -EAGAIN;
+        return -EBUSY;
     if (!registry->closed)
         return 0;
     lx_registry_unlock(ex, access);

@@ -76,10 +76,10 @@ int lx_check_key(const void *key, size_t key_length);
 
 enum lx_registry_access {
     LX_REGISTRY_READ,     /* which actors there are, and their order, stays */
-    LX_REGISTRY_TRY_READ, /* the same, or -EAGAIN instead of a wait */
+    LX_REGISTRY_TRY_READ, /* the same, or -EBUSY instead of a wait */
     LX_REGISTRY_CHANGE,
 };
-/* 0, -EAGAIN, or -ESHUTDOWN once the registry is closed. No user code may run until the unlock. */
+/* 0, -EBUSY, or -ESHUTDOWN once the registry is closed. No user code may run until the unlock. */
 int lx_registry_lock(struct lanex_executor *ex, enum lx_registry_access access);
 void lx_registry_unlock(struct lanex_executor *ex, enum lx_registry_access access);
 /* Under the lock: the actor, not held, or NULL. */

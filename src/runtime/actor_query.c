@@ -75,7 +75,7 @@ int lanex_actor_fatal(lanex_executor *executor, const void *key, size_t key_leng
     return ask_turn(executor, key, key_length, apply_fatal);
 }
 
-/* Under the registry's read lock. 1, 0 or -EAGAIN. */
+/* Under the registry's read lock. 1, 0 or -EBUSY. */
 static int try_idle(lanex_executor *executor, const struct lanex_actor *actor)
 {
     for (unsigned left = TRIES; left > 0; left--) {
@@ -87,7 +87,7 @@ static int try_idle(lanex_executor *executor, const struct lanex_actor *actor)
         lx_seat_leave(executor);
         return idle;
     }
-    return -EAGAIN;
+    return -EBUSY;
 }
 
 int lanex_actor_try_idle(lanex_executor *executor, const void *key, size_t key_length)
@@ -196,7 +196,7 @@ static int list_actors(lanex_executor *executor, enum lx_registry_access access,
         lx_registry_unlock(executor, access);
         count += count / 8; /* so that a stream of registrations does not outrun this */
         if (access == LX_REGISTRY_TRY_READ && ++tries == TRIES)
-            rc = -EAGAIN;
+            rc = -EBUSY;
     }
     lx_release(memory);
     return rc;

@@ -157,7 +157,7 @@ static int find_actor(struct look *look, const void *key, size_t key_length)
     if (rc == 0)
         rc = lx_registry_lock(look->ex, access);
     if (rc < 0)
-        return rc == -EAGAIN ? -EBUSY : rc;
+        return rc;
     look->actor = lx_registry_find(look->ex, key, key_length);
     if (look->actor != NULL) {
         lanex_actor_ref(look->actor);

@@ -83,17 +83,17 @@ Test(actors_registry, try_forms_do_not_wait)
     lanex_actor_unref(rig_actor(executor, "a"));
     LX_EVENTUALLY(lx_seat_try_enter(executor));
     /* We are in the seat; nobody is in the registry. */
-    cr_assert_eq(lanex_actor_try_idle(executor, "a", 1), -EAGAIN);
+    cr_assert_eq(lanex_actor_try_idle(executor, "a", 1), -EBUSY);
     cr_assert_eq(lanex_actor_try_count(executor, &count), 0);
     cr_assert_eq(count, 1);
     /* A registration holds the registry until a turn has answered it: now, for as long as we want.
      */
     cr_assert_eq(pthread_create(&other, NULL, register_one_more, executor), 0);
-    LX_EVENTUALLY(lanex_actor_try_count(executor, &count) == -EAGAIN);
+    LX_EVENTUALLY(lanex_actor_try_count(executor, &count) == -EBUSY);
     cr_assert_eq(count, 1, "the output was touched");
-    cr_assert_eq(lanex_actor_try_entries(executor, &list), -EAGAIN);
+    cr_assert_eq(lanex_actor_try_entries(executor, &list), -EBUSY);
     cr_assert_eq(list, (lanex_actor_list *)&list, "the output was touched");
-    cr_assert_eq(lanex_actor_try_idle(executor, "a", 1), -EAGAIN);
+    cr_assert_eq(lanex_actor_try_idle(executor, "a", 1), -EBUSY);
     lx_seat_leave(executor);
     cr_assert_eq(pthread_join(other, NULL), 0);
     cr_assert_eq(lanex_actor_try_count(executor, &count), 0);
