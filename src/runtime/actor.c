@@ -10,6 +10,7 @@
 
 #include "runtime/actor_table.h"
 #include "runtime/executor.h"
+#include "runtime/probe.h"
 #include "sync/assert.h"
 #include "sync/epoch.h"
 #include "sync/seams.h"
@@ -32,9 +33,14 @@ int lx_registry_create(struct lx_registry **ret_registry)
     return 0;
 }
 
+_Static_assert(LANEX_KEY_MAX <= LX_PROBE_MAX, "a key is probed by its ends");
+
 int lx_check_key(const void *key, size_t key_length)
 {
-    return key == NULL || key_length == 0 || key_length > LANEX_KEY_MAX ? -EINVAL : 0;
+    if (key == NULL || key_length == 0 || key_length > LANEX_KEY_MAX)
+        return -EINVAL;
+    lx_probe(key, key_length); /* the registry's lock is taken next */
+    return 0;
 }
 
 int lx_registry_lock(struct lanex_executor *ex, enum lx_registry_access access)

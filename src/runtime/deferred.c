@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "runtime/executor.h"
+#include "runtime/probe.h"
 #include "sync/assert.h"
 #include "sync/futex.h"
 #include "sync/seams.h"
@@ -223,7 +224,11 @@ int lanex_deferred_respond_error(lanex_deferred *deferred, const char *code, con
         .retryable = retryable,
     };
 
-    return deferred != NULL && code != NULL ? give(deferred, &answer) : -EINVAL;
+    if (deferred == NULL || code == NULL)
+        return -EINVAL;
+    lx_probe_text(code); /* give() reads them with the mutex locked */
+    lx_probe_text(message);
+    return give(deferred, &answer);
 }
 
 void lanex_deferred_drop(lanex_deferred *deferred)

@@ -8,20 +8,31 @@
 #include "runtime/actor.h"
 #include "runtime/executor.h"
 #include "runtime/port.h"
+#include "runtime/probe.h"
 #include "runtime/ring_sink.h"
 #include "sync/assert.h"
+
+_Static_assert(LANEX_REQUEST_ID_MAX <= LX_PROBE_MAX && LANEX_LABEL_MAX <= LX_PROBE_MAX,
+               "a text is probed by its ends");
 
 static bool length_ok(const char *text, size_t length, size_t max)
 {
     if (text == NULL)
         return length == 0;
     if (length == 0)
-        length = strnlen(text, max + 1);
-    return length <= max;
+        return strnlen(text, max + 1) <= max;
+    if (length > max)
+        return false;
+    lx_probe(text, length);
+    return true;
 }
 
 static int check_sink(const lanex_sink *sink, bool ticket)
 {
+    if (sink->kind == LANEX_SINK_PORT && sink->port != NULL)
+        lx_probe(sink->port, sizeof *sink->port);
+    if (sink->kind == LANEX_SINK_RING && sink->ring != NULL)
+        lx_probe(sink->ring, sizeof *sink->ring);
     switch (sink->kind) {
     case LANEX_SINK_NONE:
         return 0;
@@ -51,6 +62,8 @@ static int check_options(const lanex_job_options *options, bool ticket)
     if (!length_ok(options->request_id, options->request_id_length, LANEX_REQUEST_ID_MAX) ||
         !length_ok(options->label, options->label_length, LANEX_LABEL_MAX))
         return -EINVAL;
+    if (options->cancellation != NULL)
+        lx_probe(options->cancellation, sizeof *options->cancellation);
     return check_sink(&options->sink, ticket);
 }
 

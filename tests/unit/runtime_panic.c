@@ -401,6 +401,92 @@ Test(panic, an_overflowing_stack_and_a_wild_write_are_contained)
     rig_destroy_executor(executor);
 }
 
+/* What a job hands to lanex by a wild pointer. */
+enum wild {
+    WILD_KEY_REGISTER,
+    WILD_KEY_REMOVE,
+    WILD_KEY_LOOKUP,
+    WILD_ID,
+    WILD_LABEL,
+    WILD_TOKEN,
+    WILD_PORT,
+    WILD_BATCH,
+    WILD_DEFERRED,
+    WILDS,
+};
+
+struct wild_call {
+    lanex_executor *executor;
+    lanex_actor *actor;
+    enum wild wild;
+    lanex_deferred *deferred;
+};
+
+static void call_with_a_wild_pointer(lanex_job *job, void *context, void *arg)
+{
+    struct wild_call *call = arg;
+    lanex_job_options inner = rig_job(LANEX_LANE_PURE_READ, rig_nothing, NULL);
+    lanex_job_options wild = inner;
+    lanex_submission batch[2] = {{call->actor, &inner}, {call->actor, &wild}};
+    void *nowhere = (void *)(uintptr_t)16;
+    lanex_actor *actor;
+
+    (void)context;
+    wild.request_id = call->wild == WILD_ID || call->wild == WILD_BATCH ? nowhere : NULL;
+    wild.request_id_length = wild.request_id != NULL ? 10 : 0;
+    wild.label = call->wild == WILD_LABEL ? nowhere : NULL;
+    wild.label_length = wild.label != NULL ? 10 : 0;
+    wild.cancellation = call->wild == WILD_TOKEN ? nowhere : NULL;
+    if (call->wild == WILD_PORT)
+        wild.sink = (lanex_sink){.kind = LANEX_SINK_PORT, .port = nowhere};
+    switch (call->wild) {
+    case WILD_KEY_REGISTER:
+        lanex_actor_register(call->executor, nowhere, 10, NULL, &actor);
+        break;
+    case WILD_KEY_REMOVE:
+        lanex_actor_remove(call->executor, nowhere, 10);
+        break;
+    case WILD_KEY_LOOKUP:
+        lanex_submit_by_key(call->executor, nowhere, 10, &inner, NULL);
+        break;
+    case WILD_BATCH:
+        lanex_submit_batch(batch, 2, NULL);
+        break;
+    case WILD_DEFERRED:
+        LX_REQUIRE(lanex_job_defer(job, &call->deferred) == 0);
+        lanex_deferred_respond_error(call->deferred, "code", nowhere, false);
+        break;
+    default:
+        lanex_submit(call->actor, &wild, NULL);
+        break;
+    }
+}
+
+/* The containment is for leaving in order: nothing may be left locked, or waited for by destroy. */
+Test(panic, a_wild_pointer_given_to_lanex_by_a_contained_job_leaves_nothing_locked, .timeout = 60)
+{
+    if (LX_TEST_SANITIZED)
+        cr_skip_test("a sanitizer reports these");
+    lanex_executor_options options = rig_options();
+    options.flags = LANEX_EXECUTOR_CONTAIN_SIGNALS;
+    lanex_executor *executor = rig_executor_with(&options);
+    lanex_actor *actor = rig_actor(executor, "a"), *other;
+
+    for (int wild = 0; wild < WILDS; wild++) {
+        struct wild_call call = {executor, actor, (enum wild)wild, NULL};
+        lanex_job_options job = rig_job(LANEX_LANE_PURE_READ, call_with_a_wild_pointer, &call);
+        job.label = "faulty";
+        expect_panic(rig_submit(actor, &job), LANEX_STATUS_JOB_PANICKED, "job_panicked",
+                     "command 'faulty' panicked: SIGSEGV");
+        lanex_deferred_drop(call.deferred);
+    }
+    expect_whole_capacity(executor);
+    other = rig_actor(executor, "b");
+    lanex_actor_unref(other);
+    lanex_actor_unref(actor);
+    rig_destroy_executor(executor);
+}
+
 static void panicking_callback(lanex_completion *completion, void *arg)
 {
     (void)completion;
