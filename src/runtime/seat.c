@@ -25,6 +25,8 @@
 #include "sync/seams.h"
 
 #define LX_TURN_EVENTS 64u /* events a turn handles before others get the admission state */
+#define LX_COARSE_STEP_NS                                                                          \
+    UINT64_C(10000000) /* the coarse clock is at most that much behind: a tick of HZ=100 */
 #define LX_SUBMITTER_TURNS                                                                         \
     2u                     /* turns a submitter runs before it leaves the rest to lanex-sched      \
                             */
@@ -249,11 +251,16 @@ static bool is_quiet(const struct lx_admission *adm)
            adm->closing == NULL;
 }
 
+/*
+ * Coarse time is enough for ages; deadlines and promotions want the exact one, but only when one
+ * may be due. Timers alone are no reason: each actor that waits for a permit has one.
+ */
 static inline void tell_time(struct lx_admission *adm)
 {
-    /* Coarse time is enough for ages; deadlines and promotions want the exact one. */
-    uint64_t now = adm->timers.earliest != NULL ? lx_now_ns() : lx_seams.now_coarse_ns();
+    uint64_t now = lx_seams.now_coarse_ns(), next = lx_admission_next_timer(adm);
 
+    if (next <= now || next - now <= LX_COARSE_STEP_NS)
+        now = lx_now_ns();
     /* The two clocks may disagree by a tick; time never runs backwards for the rules. */
     lx_admission_begin(adm, now > adm->now_ns ? now : adm->now_ns);
 }
