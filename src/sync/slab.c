@@ -9,8 +9,9 @@
 #include "sync/seams.h"
 
 #define CHUNK_HEADER                                                                               \
-    64u               /* bytes of a chunk before its first object: keeps objects on cache lines */
-#define LOCK_TRIES 4u /* magazines tried before going to the shared stack */
+    64u /* bytes of a chunk before its first object: keeps objects on cache lines */
+#define REGION_CHUNKS (LX_SLAB_REGION / LX_SLAB_CHUNK)
+#define LOCK_TRIES    4u /* magazines tried before going to the shared stack */
 
 static uint32_t ceil_log2(uint32_t value)
 {
@@ -41,8 +42,12 @@ void lx_slab_fini(struct lx_slab *slab)
 {
     uint32_t chunks = atomic_load_explicit(&slab->chunks, memory_order_acquire);
 
-    for (uint32_t i = 0; i < chunks; i++)
-        lx_seams.unmap(chunk_number(slab, i), LX_SLAB_CHUNK);
+    /* Backwards: a mapping goes when its first chunk does. */
+    for (uint32_t i = chunks; i-- > 0;) {
+        struct lx_slab_chunk *chunk = chunk_number(slab, i);
+        if (chunk->mapped != 0)
+            lx_seams.unmap(chunk, chunk->mapped);
+    }
     for (uint32_t i = 0; i < LX_SLAB_DIRECTORY; i++)
         lx_release(slab->directory[i]);
     lx_release(slab->magazines);
@@ -88,6 +93,30 @@ uint64_t lx_slab_objects(const struct lx_slab *slab)
     return (uint64_t)atomic_load_explicit(&slab->chunks, memory_order_acquire) * slab->per_chunk;
 }
 
+/* Memory for the chunk of that number: single ones at first, then regions. Under `shared`. */
+static struct lx_slab_chunk *map_chunk(struct lx_slab *slab, uint32_t number)
+{
+    struct lx_slab_chunk *chunk = NULL;
+    uint32_t mapped = LX_SLAB_CHUNK;
+
+    if (slab->region_left > 0) {
+        chunk = (struct lx_slab_chunk *)(void *)slab->region;
+        slab->region += LX_SLAB_CHUNK;
+        slab->region_left--;
+        return chunk;
+    }
+    if (number >= REGION_CHUNKS && (chunk = lx_seams.map(LX_SLAB_REGION)) != NULL) {
+        mapped = LX_SLAB_REGION;
+        slab->region = (char *)chunk + LX_SLAB_CHUNK;
+        slab->region_left = REGION_CHUNKS - 1;
+    }
+    if (chunk == NULL)
+        chunk = lx_seams.map(LX_SLAB_CHUNK);
+    if (chunk != NULL)
+        chunk->mapped = mapped;
+    return chunk;
+}
+
 /* Adds a chunk. Under `shared`. */
 static struct lx_slab_chunk *add_chunk(struct lx_slab *slab)
 {
@@ -100,7 +129,7 @@ static struct lx_slab_chunk *add_chunk(struct lx_slab *slab)
         return NULL;
     if (*row == NULL && (*row = lx_allocate_zeroed(LX_SLAB_DIRECTORY * sizeof **row)) == NULL)
         return NULL;
-    chunk = lx_seams.map(LX_SLAB_CHUNK);
+    chunk = map_chunk(slab, number);
     if (chunk == NULL)
         return NULL;
     chunk->slab = slab;

@@ -19,9 +19,15 @@
 
 #include "sync/futex.h"
 
-#define LX_SLAB_CHUNK    (256u * 1024u) /* bytes; also their alignment */
-#define LX_SLAB_CACHES   64u            /* magazines at most */
-#define LX_SLAB_BATCH    64u            /* objects exchanged with the shared stack at once */
+#define LX_SLAB_CHUNK (256u * 1024u) /* bytes; also their alignment */
+/*
+ * Bytes that are mapped at once when a slab has become large: a huge page. With small ones each
+ * object of a long queue costs a walk through the page tables, which is more than the rest of what
+ * a job costs.
+ */
+#define LX_SLAB_REGION   (2u * 1024u * 1024u)
+#define LX_SLAB_CACHES   64u /* magazines at most */
+#define LX_SLAB_BATCH    64u /* objects exchanged with the shared stack at once */
 #define LX_SLAB_MAGAZINE (2 * LX_SLAB_BATCH)
 #define LX_SLAB_INDEX_MAX                                                                          \
     (UINT32_C(1) << 28) /* objects at most: what a job number has room for                         \
@@ -44,7 +50,8 @@ struct lx_slab_magazine {
 struct lx_slab_chunk {
     struct lx_slab *slab;
     uint32_t first_index;
-    uint32_t cut; /* objects handed out of this chunk so far; under `shared` */
+    uint32_t cut;    /* objects handed out of this chunk so far; under `shared` */
+    uint32_t mapped; /* bytes of the mapping that begins here; 0: it began with an earlier chunk */
 };
 
 struct lx_slab {
@@ -61,6 +68,8 @@ struct lx_slab {
     uint32_t batch_count;
     uint64_t cut; /* objects cut from all chunks */
     _Atomic uint32_t chunks;
+    char *region; /* where the next chunk lies, while region_left is not 0; under `shared` */
+    uint32_t region_left; /* chunks */
     struct lx_slab_chunk **directory[LX_SLAB_DIRECTORY];
 };
 

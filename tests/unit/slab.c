@@ -190,3 +190,64 @@ Test(slab, says_when_memory_is_out_and_goes_on_with_what_it_has)
     cr_assert_eq(lx_slab_in_use(&slab), held + 1);
     lx_slab_fini(&slab);
 }
+
+/* ---- a large slab is mapped in regions ---- */
+
+static void *(*real_map)(size_t size);
+static void (*real_unmap)(void *memory, size_t size);
+static size_t mapped_bytes, largest_map;
+static bool regions_refused;
+
+static void *counting_map(size_t size)
+{
+    void *memory;
+
+    if (regions_refused && size > LX_SLAB_CHUNK)
+        return NULL;
+    memory = real_map(size);
+    if (memory != NULL)
+        mapped_bytes += size;
+    if (size > largest_map)
+        largest_map = size;
+    return memory;
+}
+
+static void counting_unmap(void *memory, size_t size)
+{
+    mapped_bytes -= size;
+    real_unmap(memory, size);
+}
+
+static void grow_large(void)
+{
+    struct lx_slab slab;
+    uint32_t chunks = 3 * LX_SLAB_REGION / LX_SLAB_CHUNK + 3;
+
+    cr_assert_eq(lx_slab_init(&slab, OBJECT), 0);
+    for (uint64_t i = 0; i < (uint64_t)chunks * slab.per_chunk; i++) {
+        void *object = lx_slab_alloc(&slab);
+        LX_REQUIRE(object != NULL);
+        LX_REQUIRE(lx_slab_at(&slab, lx_slab_index(&slab, object)) == object);
+        memset(object, 0xa5, OBJECT);
+    }
+    cr_assert_geq(lx_slab_objects(&slab), (uint64_t)chunks * slab.per_chunk);
+    cr_assert_leq(mapped_bytes,
+                  lx_slab_objects(&slab) / slab.per_chunk * LX_SLAB_CHUNK + LX_SLAB_REGION,
+                  "no more than a region beyond what is used");
+    lx_slab_fini(&slab);
+    cr_assert_eq(mapped_bytes, 0, "all was given back");
+}
+
+Test(slab, grows_by_regions_once_it_is_large)
+{
+    real_map = lx_seams.map;
+    real_unmap = lx_seams.unmap;
+    lx_seams.map = counting_map;
+    lx_seams.unmap = counting_unmap;
+    grow_large();
+    cr_assert_eq(largest_map, LX_SLAB_REGION);
+    largest_map = 0;
+    regions_refused = true;
+    grow_large();
+    cr_assert_eq(largest_map, LX_SLAB_CHUNK, "small ones do where there is no region to be had");
+}
