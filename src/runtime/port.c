@@ -244,10 +244,11 @@ int lanex_port_drain(lanex_port *port, lanex_completion **ret_completions, size_
         if (port->ready == LX_PORT_EMPTY)
             return (int)count;
     }
-    /* What is left here would not be told of by the next delivery, if the list was emptied. Who has
-     * detached is not rung any more. */
-    if (port->ready != LX_PORT_EMPTY &&
-        atomic_load_explicit(&port->head, memory_order_relaxed) != LX_PORT_DETACHED) {
+    /* What is left here would not be told of by the next delivery. Nor, perhaps, what is in the
+     * list: its bell may have been heard before this call, which did not come to look there. Who
+     * has detached is not rung any more. */
+    uintptr_t head = atomic_load_explicit(&port->head, memory_order_seq_cst);
+    if (head != LX_PORT_DETACHED && (port->ready != LX_PORT_EMPTY || head != LX_PORT_EMPTY)) {
         atomic_fetch_add_explicit(&port->balance, 1, memory_order_relaxed);
         if (!ring_bell(port))
             atomic_fetch_sub_explicit(&port->balance, 1, memory_order_relaxed);

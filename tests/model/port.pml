@@ -2,8 +2,9 @@
  * The doorbell of a completion port.
  *
  *   producer  push the item on the list (compare-exchange); if the list was empty: ring
- *   consumer  asleep until the bell rings; clear the bell; FENCE; look at the list, and if it is
- *             not empty take all of it; hand out at most MAX; if some are left over: ring again
+ *   consumer  asleep until the bell rings; clear the bell; FENCE; unless enough are left over from
+ *             before, look at the list, and if it is not empty take all of it; hand out at most
+ *             MAX; if some are left over, or the list is not empty: ring again
  *
  * The bell rings once per "not yet told", not once per item. It must be cleared before the list is
  * taken: an item pushed between the two finds the list not empty and does not ring. The clearing is
@@ -92,18 +93,33 @@ proctype consumer(byte me)
 #ifndef MUT_NO_FENCE
         fence();
 #endif
-        take();
+        if
+        :: left < MAX -> take()
+        :: else
+        fi;
 #endif
         n = (left < MAX -> left : MAX);
         got = got + n;
         left = left - n;
-        n = 0;
-#ifndef MUT_NO_RING_FOR_THE_REST
+#ifndef MUT_NO_RING_FOR_WHAT_IS_LISTED
         if
-        :: left > 0 -> atomic { DRAINED -> mem[BELL] = 1 }
-        :: else
-        fi
+        :: n == MAX -> load(LIST, x) /* its bell may have been cleared although it was not taken */
+        :: else                      /* the list was taken after the bell was cleared */
+        fi;
 #endif
+        n = 0;
+#ifdef MUT_NO_RING_FOR_THE_REST
+        if
+        :: x > 0 -> atomic { DRAINED -> mem[BELL] = 1 }
+        :: else
+        fi;
+#else
+        if
+        :: left > 0 || x > 0 -> atomic { DRAINED -> mem[BELL] = 1 }
+        :: else
+        fi;
+#endif
+        x = 0
     od;
     assert(left == 0)
 }

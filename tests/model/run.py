@@ -58,6 +58,7 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("port", "MUT_CLEAR_AFTER_TAKE"): "-DMAX=4",
     ("wake", "MUT_NO_LOOK_AFTER_FAILED_CLAIM"): "-DWORKERS=3 -DFIRST=2",
     ("epoch", "MUT_HEIR_NOT_WOKEN"): "-DNR=1 -DNW=3 -DQUIT_R=0",
     ("seat", "MUT_NO_FENCE_IN_PUSHER"): "-DPUSH_BY_STORE",
