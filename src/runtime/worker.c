@@ -12,8 +12,12 @@
 #include "runtime/panic.h"
 #include "sync/assert.h"
 #include "sync/epoch.h"
+#include "sync/futex.h"
 
 _Thread_local struct lx_self lx_self;
+
+#define LX_SEAT_LOOKS  100u /* at one taken seat: some microseconds */
+#define LX_SEAT_AWAITS 8u   /* turns of others that a worker awaits before it sleeps */
 
 enum gate { GATE_NONE, GATE_READ, GATE_WRITE };
 
@@ -195,11 +199,31 @@ static struct lanex_job *park(struct lx_worker *worker)
     return job;
 }
 
+/*
+ * A turn is under way elsewhere, and mostly has a job for a worker that has just become free. Looks
+ * for that for the time of a turn or two before going to sleep: a wake would cost both sides a
+ * system call. True if it is worth looking for work again.
+ */
+static bool await_turn(struct lanex_executor *ex)
+{
+    if (ex->config.usable_cpus < 2)
+        return false; /* whoever is in the seat needs this CPU */
+    for (unsigned looks = 0; looks < LX_SEAT_LOOKS; looks++) {
+        if (atomic_load_explicit(&ex->seat, memory_order_relaxed) == 0)
+            return looks > 0;
+        if (!lx_run_queue_empty(&ex->run_queue))
+            return true;
+        lx_spin_pause();
+    }
+    return false;
+}
+
 /* The next job; NULL when the executor has ended. */
 static struct lanex_job *next_job(struct lx_worker *worker)
 {
     struct lanex_executor *ex = worker->executor;
     struct lanex_job *job = NULL;
+    unsigned awaited = 0;
 
     for (;;) {
         if (ex->config.dispatch == LANEX_DISPATCH_SEAT) {
@@ -212,6 +236,12 @@ static struct lanex_job *next_job(struct lx_worker *worker)
             job = lx_run_queue_pop(&ex->run_queue);
         if (job != NULL)
             return job;
+        /* A few times: turns may follow turns that have nothing for us. */
+        if (awaited < LX_SEAT_AWAITS && ex->config.dispatch == LANEX_DISPATCH_SEAT) {
+            awaited++;
+            if (await_turn(ex))
+                continue;
+        }
         /* release: deliveries are done; partner is the acquire in drain. */
         atomic_store_explicit(&worker->busy, 0, memory_order_release);
         if (atomic_load_explicit(&ex->stop, memory_order_acquire) != 0)
