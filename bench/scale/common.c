@@ -78,7 +78,7 @@ void scale_gate_shut(struct scale_gate *gate, lanex_actor *actor, enum lanex_lan
 
     atomic_init(&gate->begun, 0);
     atomic_init(&gate->open, 0);
-    scale_check(lanex_submit(actor, &job, NULL), "submit");
+    scale_check(lanex_submit_ticket(actor, &job, &gate->ticket), "submit");
     sleep_while(&gate->begun, 0);
 }
 
@@ -86,6 +86,9 @@ void scale_gate_open(struct scale_gate *gate)
 {
     atomic_store(&gate->open, 1);
     wake_all(&gate->open);
+    /* The job looks at the gate until its end. */
+    scale_check(lanex_ticket_wait(gate->ticket, LANEX_TIME_NEVER), "wait");
+    lanex_ticket_drop(gate->ticket);
 }
 
 void scale_count_begin(struct scale_count *count, unsigned wanted)

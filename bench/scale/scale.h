@@ -32,8 +32,10 @@ void scale_nothing(lanex_job *job, void *context, void *arg);
 /* Keeps an actor (by a writer) or a permit (by a heavy_init) for as long as it is shut. */
 struct scale_gate {
     atomic_uint begun, open;
+    lanex_ticket *ticket;
 };
 void scale_gate_shut(struct scale_gate *gate, lanex_actor *actor, enum lanex_lane lane);
+/* Returns when the job has ended: then the gate may go. */
 void scale_gate_open(struct scale_gate *gate);
 
 /* Counts completions; waits by sleeping, so that the waiter costs no CPU time. */
