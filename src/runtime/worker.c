@@ -129,6 +129,8 @@ static void run_job(struct lx_worker *worker, struct lanex_job *job)
         atomic_load_explicit(&job->entry.state, memory_order_relaxed) == LX_JOB_INSTALLING;
     gate = gate_of(job, worker->installing);
     worker->job = job;
+    if ((job->entry.sink_kind & LX_JOB_OWNS_ID) != 0)
+        __builtin_prefetch(job->request_id, 1); /* freed at the end, perhaps never looked at */
     if (enter_gate(actor, gate, token) < 0) {
         cancelled_before_body(worker, job);
         return;
