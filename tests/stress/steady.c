@@ -229,8 +229,10 @@ Test(steady, a_busy_pool_wakes_nobody)
              messages = after.ring_messages - before.ring_messages;
     fprintf(stderr, "[----] %lu jobs: %lu wakes, %lu ring messages\n", (unsigned long)jobs,
             (unsigned long)wakes, (unsigned long)messages);
-    if (lx_test_env_dispatch() == LX_TEST_DISPATCH_SEAT)
+    /* A sanitizer makes a turn last longer than a worker looks at a taken seat. */
+    if (lx_test_env_dispatch() == LX_TEST_DISPATCH_SEAT && !LX_TEST_SANITIZED)
         cr_assert_lt((wakes + messages) * 20, jobs);
+    cr_assert_eq(atomic_load(&load.called), jobs);
     end_load(&load);
 }
 

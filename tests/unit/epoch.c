@@ -49,10 +49,12 @@ static void *visit(void *argument)
     v->result = v->writer ? lanex_epoch_write_acquire_until(v->epoch, v->deadline, v->token)
                           : lanex_epoch_read_acquire_until(v->epoch, v->deadline, v->token);
     if (v->result == 0) {
+        int kept = errno;
         v->place = atomic_fetch_add(v->order, 1);
         atomic_store(&v->entered, true);
         if (v->leave)
             latch_wait(v->leave, 1);
+        errno = kept; /* what the latch did to it is not the lock's */
         if (v->writer)
             lanex_epoch_write_release(v->epoch);
         else
