@@ -27,12 +27,15 @@ static bool length_ok(const char *text, size_t length, size_t max)
     return true;
 }
 
+/*
+ * Ports, rings and tokens are probed (probe.h) through a word that is atomic: others write to them.
+ */
 static int check_sink(const lanex_sink *sink, bool ticket)
 {
     if (sink->kind == LANEX_SINK_PORT && sink->port != NULL)
-        lx_probe(sink->port, sizeof *sink->port);
+        (void)atomic_load_explicit(&sink->port->expected, memory_order_relaxed);
     if (sink->kind == LANEX_SINK_RING && sink->ring != NULL)
-        lx_probe(sink->ring, sizeof *sink->ring);
+        (void)atomic_load_explicit(&sink->ring->refs, memory_order_relaxed);
     switch (sink->kind) {
     case LANEX_SINK_NONE:
         return 0;
@@ -63,7 +66,7 @@ static int check_options(const lanex_job_options *options, bool ticket)
         !length_ok(options->label, options->label_length, LANEX_LABEL_MAX))
         return -EINVAL;
     if (options->cancellation != NULL)
-        lx_probe(options->cancellation, sizeof *options->cancellation);
+        (void)lx_cancellation_load(options->cancellation);
     return check_sink(&options->sink, ticket);
 }
 
