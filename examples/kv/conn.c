@@ -43,6 +43,7 @@ void kv_conn_open(struct kv_server *server, int fd)
         conn->next->previous = conn;
     server->conns = conn;
     server->conns_count++;
+    kv_net_watch(server, conn);
     kv_conn_advance(conn);
 }
 

@@ -139,6 +139,8 @@ void kv_net_watch_port(struct kv_server *server);
 int kv_net_listen(struct kv_server *server, uint16_t *ret_port);
 void kv_net_run(struct kv_server *server);
 void kv_net_destroy(struct kv_server *server);
+/* Looks out for the end of the connection; once in its life. */
+void kv_net_watch(struct kv_server *server, struct kv_conn *conn);
 void kv_net_receive(struct kv_server *server, struct kv_conn *conn);
 void kv_net_cancel_receive(struct kv_server *server, struct kv_conn *conn);
 void kv_net_send(struct kv_server *server, struct kv_conn *conn, const void *bytes, size_t length);
