@@ -25,7 +25,7 @@ from run_test import REPORT  # pylint: disable=wrong-import-position
 # What every cell runs, and what does not depend on rings or dispatch and so runs once per build.
 EVERYWHERE = ["unit", "stress", "fault", "example"]
 ONCE = {
-    "gcc": ["replay", "model", "fuzz-smoke"],
+    "gcc": ["replay", "model", "fuzz-smoke", "sim"],
     "clang": [],
     "address+undefined": ["replay", "fuzz-smoke"],
     "thread": [],

@@ -102,6 +102,11 @@ uint64_t sim_now_ns(void)
     return sim.now_ns + (sim.step - sim.time_step) * sim.ns_per_step;
 }
 
+uint64_t sim_step_ns(void)
+{
+    return sim.ns_per_step;
+}
+
 uint64_t sim_step(void)
 {
     return sim.step;

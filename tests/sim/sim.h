@@ -97,9 +97,10 @@ void sim_latch_add(struct sim_latch *latch, uint64_t by);
 /* Until count >= wanted; false if `timeout_ns` passed before (UINT64_MAX: for ever). */
 bool sim_latch_wait(struct sim_latch *latch, uint64_t wanted, uint64_t timeout_ns);
 
-uint64_t sim_now_ns(void); /* the virtual CLOCK_MONOTONIC */
-uint64_t sim_step(void);   /* the number of the current step */
-uint64_t sim_random(void); /* of the run's stream: for decisions while it runs */
+uint64_t sim_now_ns(void);  /* the virtual CLOCK_MONOTONIC */
+uint64_t sim_step_ns(void); /* how much virtual time a step takes in this run */
+uint64_t sim_step(void);    /* the number of the current step */
+uint64_t sim_random(void);  /* of the run's stream: for decisions while it runs */
 bool sim_chance(unsigned permille);
 unsigned sim_self(void); /* the calling thread's number */
 
