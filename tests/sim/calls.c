@@ -77,6 +77,19 @@ void sim_abort(void)
     sim_fail("abort: %s", sim_last_words());
 }
 
+/* ---- where a turn decides (the linker puts this before the real one) ---- */
+
+struct lx_admission;
+void __real_lx_admission_schedule(struct lx_admission *adm);
+void __wrap_lx_admission_schedule(struct lx_admission *adm);
+
+void __wrap_lx_admission_schedule(struct lx_admission *adm)
+{
+    __real_lx_admission_schedule(adm);
+    if (sim_hooks.on_turn != NULL)
+        sim_hooks.on_turn();
+}
+
 /* ---- futexes ---- */
 
 static uint64_t deadline_of(const struct timespec *time)

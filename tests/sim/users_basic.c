@@ -35,7 +35,8 @@ struct context {
 };
 
 struct job {
-    bool submitted, accepted, begun, ended, over;
+    bool accepted, begun, over;
+    bool may_be_dropped; /* it has a deadline, or somebody has asked to cancel it */
     unsigned completions, destroyed, user;
     uint32_t lane, job_class, conduct, sink;
     uint64_t sequence, at_ns, number;
@@ -116,8 +117,8 @@ static void check_promotion(const struct job *read)
     for (unsigned i = 0; i < w.jobs; i++) {
         const struct job *writer = &w.job[i];
         if (writer->lane != LANEX_LANE_MUTATING || !writer->accepted || writer->begun ||
-            writer->over || writer->actor != read->actor || writer->completions > 0 ||
-            writer->job_class != LANEX_CLASS_INTERACTIVE)
+            writer->may_be_dropped || writer->over || writer->actor != read->actor ||
+            writer->completions > 0 || writer->job_class != LANEX_CLASS_INTERACTIVE)
             continue;
         if (read->at_ns > writer->at_ns + age)
             sim_fail("job %llu, a read, passed the promoted writer %llu",
@@ -324,7 +325,6 @@ static void submit(struct user *u, const struct sim_op *op)
         return;
     struct job *job = &w.job[w.jobs++];
     *job = (struct job){
-        .submitted = true,
         .user = u->index,
         .lane = op->arg[1],
         .job_class = op->arg[4] & 1,
@@ -349,6 +349,7 @@ static void submit(struct user *u, const struct sim_op *op)
         options.install = install;
     if (op->wide != 0)
         options.deadline_ns = sim_now_ns() + op->wide;
+    job->may_be_dropped = op->wide != 0;
     fill_sink(u, job, &options.sink);
     job->at_ns = sim_now_ns();
     job->accepted = true; /* it may run before the call returns */
@@ -391,7 +392,8 @@ static void cancel(struct user *u, const struct sim_op *op)
 {
     if (u->jobs == 0)
         return;
-    const struct job *job = u->job[op->arg[0] % u->jobs];
+    struct job *job = u->job[op->arg[0] % u->jobs];
+    job->may_be_dropped = true;
     int rc = lanex_cancel(w.executor, job->number);
     SIM_CHECK(rc > 0 || rc == -ESHUTDOWN || rc == -ENOMEM);
     sim_note("cancel %llu: %d", (unsigned long long)job->sequence, rc);

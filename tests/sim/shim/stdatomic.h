@@ -92,8 +92,8 @@ void sim_atomic_fence(int order);
     SIM_COMPARE(p, expected, value, 0)
 #define atomic_compare_exchange_weak_explicit(p, expected, value, order, failure)                  \
     SIM_COMPARE(p, expected, value, 1)
-#define atomic_load(p)         atomic_load_explicit(p, memory_order_seq_cst)
-#define atomic_store(p, value) atomic_store_explicit(p, value, memory_order_seq_cst)
+#define atomic_load(p)             atomic_load_explicit(p, memory_order_seq_cst)
+#define atomic_store(p, value)     atomic_store_explicit(p, value, memory_order_seq_cst)
 #define atomic_thread_fence(order) sim_atomic_fence((int)(order))
 
 #endif
