@@ -21,6 +21,8 @@ BUILDS = {
     "address+undefined": ("clang", ["-Db_sanitize=address,undefined"] + SANITIZED),
     "thread": ("clang", ["-Db_sanitize=thread"] + SANITIZED),
     "release": ("gcc", ["--buildtype=release", "-Dtests=false"]),
+    # Counters that threads share; no bench, which would take the time for nothing.
+    "coverage": ("gcc", ["-Db_coverage=true", "-Dc_args=-fprofile-update=atomic", "-Dbench=false"]),
     "fuzz": ("clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined"] + SANITIZED),
 }
 

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""What of src/ the tests run: lines and branches, by folder and file.
+
+Builds build/coverage, runs the tests that take part in it in a few cells of the matrix (tools/
+matrix.py), and reads gcov's own figures. A line that no test can reach is explained in
+tests/coverage/explained.txt, by file and source text; an explanation of a line that was reached, or
+that is not there, is an error, so that the list stays true. Fails below the limits.
+"""
+
+import argparse
+import collections
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+from builds import ROOT, build, folder_of, say
+from matrix import run_cell
+
+BUILD = "coverage"
+SUITES = ["unit", "stress", "fault", "replay"]
+CELLS = [
+    (BUILD, "ring", "seat"),
+    (BUILD, "ring", "scheduler"),
+    (BUILD, "poll", "scheduler"),
+    (BUILD, "poll", "seat"),
+    (BUILD, "setup:EPERM", "seat"),
+]
+# Least share of lines, by folder of src/.
+LIMITS = {"admission": 95.0, "sync": 95.0, "ring": 90.0, "runtime": 90.0}
+EXPLAINED = os.path.join(ROOT, "tests", "coverage", "explained.txt")
+
+
+class Source:
+    """The counts of one source file, over all objects that it is part of."""
+
+    def __init__(self):
+        self.lines = collections.defaultdict(int)
+        self.branches = {}
+
+    def add(self, lines):
+        for line in lines:
+            number = line["line_number"]
+            self.lines[number] += max(line["count"], 0)
+            counts = [max(branch["count"], 0) for branch in line["branches"]]
+            known = self.branches.get(number)
+            if known is None or len(known) < len(counts):
+                self.branches[number] = counts
+            elif len(known) == len(counts):
+                self.branches[number] = [a + b for a, b in zip(known, counts)]
+
+    def missed(self):
+        return sorted(number for number, count in self.lines.items() if count == 0)
+
+    def line_figures(self):
+        return len(self.lines) - len(self.missed()), len(self.lines)
+
+    def branch_figures(self):
+        counts = [count for line in self.branches.values() for count in line]
+        return sum(1 for count in counts if count), len(counts)
+
+
+def forget_counts():
+    for path in glob.glob(os.path.join(folder_of(BUILD), "**", "*.gcda"), recursive=True):
+        os.remove(path)
+
+
+def read_counts():
+    """Source files of src/ by their path below it."""
+    sources = collections.defaultdict(Source)
+    found = glob.glob(os.path.join(folder_of(BUILD), "**", "*.gcda"), recursive=True)
+    prefix = os.path.join(ROOT, "src") + os.sep
+    for path in found:
+        command = ["gcov", "--branch-probabilities", "--json-format", "--stdout", path]
+        text = subprocess.run(command, cwd=folder_of(BUILD), check=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL).stdout
+        for record in text.decode().splitlines():
+            data = json.loads(record)
+            for file in data["files"]:
+                full = os.path.normpath(
+                    os.path.join(data["current_working_directory"], file["file"]))
+                if full.startswith(prefix):
+                    sources[full[len(prefix):]].add(file["lines"])
+    return sources
+
+
+def text_of(path):
+    with open(os.path.join(ROOT, "src", path), encoding="utf-8") as file:
+        return [line.strip() for line in file]
+
+
+def read_explanations():
+    """Lines "path | text of the line | reason"; several lines of the same text are all meant."""
+    explained = {}
+    if not os.path.exists(EXPLAINED):
+        return explained
+    with open(EXPLAINED, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            # A C line may hold " | ", so the path is cut off in front, the reason behind.
+            path, rest = line.rstrip("\n").split(" | ", 1)
+            text, reason = rest.rsplit(" | ", 1)
+            if not reason.strip():
+                sys.exit(f"{EXPLAINED}:{number}: no reason")
+            explained[(path, text.strip())] = reason
+    return explained
+
+
+def explain(sources, explained):
+    """Splits what was missed in explained and not; complains of explanations that are not true."""
+    unexplained, complaints, used = [], [], set()
+    for path in sorted(sources):
+        text = text_of(path)
+        for number in sources[path].missed():
+            key = (path, text[number - 1])
+            if key in explained:
+                used.add(key)
+            else:
+                unexplained.append((path, number, text[number - 1]))
+    for path, text in sorted(set(explained) - used):
+        complaints.append(f"explained, but reached or not there: {path}: {text}")
+    return unexplained, complaints
+
+
+def share(part, whole):
+    return 100.0 * part / whole if whole else 100.0
+
+
+def show_table(sources):
+    """Prints the table; returns the folders below their limits."""
+    below = []
+    say(f"{'':<34}{'lines':>18}{'branches':>20}")
+    for folder in sorted(LIMITS):
+        files = [path for path in sorted(sources) if path.startswith(folder + "/")]
+        total = [0, 0, 0, 0]
+        for path in files:
+            figures = sources[path].line_figures() + sources[path].branch_figures()
+            total = [a + b for a, b in zip(total, figures)]
+            show_row("  " + path, figures)
+        show_row(f"{folder}, at least {LIMITS[folder]:.0f} %", total)
+        if share(total[0], total[1]) < LIMITS[folder] or not files:
+            below.append(folder)
+    return below
+
+
+def show_row(name, figures):
+    lines, all_lines, branches, all_branches = figures
+    say(f"{name:<34}{lines:>6}/{all_lines:<5}{share(lines, all_lines):>5.1f} %"
+        f"{branches:>8}/{all_branches:<5}{share(branches, all_branches):>5.1f} %")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev coverage")
+    parser.add_argument("--report", action="store_true", help="of the last run; run nothing")
+    arguments = parser.parse_args()
+    if not shutil.which("gcov"):
+        sys.exit("gcov is not there (package gcc)")
+    failed = 0
+    if not arguments.report:
+        if not build(BUILD):
+            return 1
+        forget_counts()
+        for cell in CELLS:
+            failed += run_cell(cell, SUITES)[1]
+    sources = read_counts()
+    below = show_table(sources)
+    unexplained, complaints = explain(sources, read_explanations())
+    say("")
+    say(f"{len(unexplained)} lines were not run and are not explained:")
+    for path, number, text in unexplained:
+        say(f"  {path}:{number}: {text}")
+    for complaint in complaints:
+        say(complaint)
+    for folder in below:
+        say(f"{folder} is below its limit")
+    return 1 if failed or below or complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
