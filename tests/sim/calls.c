@@ -90,6 +90,40 @@ void __wrap_lx_admission_schedule(struct lx_admission *adm)
         sim_hooks.on_turn();
 }
 
+/* Admission keeps readers and writers apart, so a worker of users who hold no epoch themselves
+ * finds each gate open. */
+bool sim_gates_are_open;
+struct lanex_epoch;
+struct lanex_cancellation;
+int __real_lx_epoch_read_wait(struct lanex_epoch *e, uint64_t met, uint64_t deadline_ns,
+                              struct lanex_cancellation *token);
+int __wrap_lx_epoch_read_wait(struct lanex_epoch *e, uint64_t met, uint64_t deadline_ns,
+                              struct lanex_cancellation *token);
+int __real_lx_epoch_write_wait(struct lanex_epoch *e, uint64_t deadline_ns,
+                               struct lanex_cancellation *token);
+int __wrap_lx_epoch_write_wait(struct lanex_epoch *e, uint64_t deadline_ns,
+                               struct lanex_cancellation *token);
+
+static void check_gate(void)
+{
+    if (sim_gates_are_open && strncmp(sim.self->name, "lanex-w", 7) == 0)
+        sim_fail("%s finds the gate of its job closed", sim.self->name);
+}
+
+int __wrap_lx_epoch_read_wait(struct lanex_epoch *e, uint64_t met, uint64_t deadline_ns,
+                              struct lanex_cancellation *token)
+{
+    check_gate();
+    return __real_lx_epoch_read_wait(e, met, deadline_ns, token);
+}
+
+int __wrap_lx_epoch_write_wait(struct lanex_epoch *e, uint64_t deadline_ns,
+                               struct lanex_cancellation *token)
+{
+    check_gate();
+    return __real_lx_epoch_write_wait(e, deadline_ns, token);
+}
+
 /* ---- futexes ---- */
 
 static uint64_t deadline_of(const struct timespec *time)

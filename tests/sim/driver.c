@@ -33,8 +33,10 @@ void sim_fail(const char *format, ...)
     vsnprintf(shared->text, sizeof shared->text, format, args);
     va_end(args);
     fill_outcome(true);
-    if (sim.trace != NULL)
+    if (sim.trace != NULL) {
         fprintf(sim.trace, "%10llu FAILED: %s\n", (unsigned long long)sim.step, shared->text);
+        sim_list_sleepers();
+    }
     _exit(1);
 }
 

@@ -185,12 +185,12 @@ static void jump(void)
     wake_expired();
     if (sim.ready != 0)
         return;
+    /* While the kernel has something to post, nothing is lost yet. */
+    if (next == SIM_NEVER && sim_hooks.on_quiet != NULL)
+        sim_hooks.on_quiet(sim.next_deadline);
     if (sim.next_deadline < next)
         next = sim.next_deadline;
-    if (sim_hooks.on_quiet != NULL)
-        sim_hooks.on_quiet(next);
     if (next == SIM_NEVER) {
-        sim_list_sleepers();
         sim_fail("every thread sleeps and nothing will wake one: a lost wake");
     }
     if (next > sim.now_ns)
@@ -204,7 +204,6 @@ static void next_turn(void)
 {
     pass_time();
     if (sim.step >= sim.limit) {
-        sim_list_sleepers();
         sim_fail("no end after %llu steps", (unsigned long long)sim.limit);
     }
     while (sim.ready == 0)
@@ -291,9 +290,12 @@ void sim_list_sleepers(void)
     for (unsigned i = 0; i < SIM_FIBERS; i++) {
         const struct sim_fiber *fiber = &sim.fiber[i];
         if (fiber->state == SIM_ASLEEP || fiber->state == SIM_READY)
-            fprintf(stderr, "  thread %u %-12s %s %s\n", fiber->number, fiber->name,
+            fprintf(stderr, "  thread %2u %-12s %s %s, until %.3f us\n", fiber->number, fiber->name,
                     fiber->state == SIM_READY ? "can run" : "sleeps in",
-                    fiber->state == SIM_READY ? "" : fiber->why);
+                    fiber->state == SIM_READY ? "" : fiber->why,
+                    fiber->state == SIM_READY || fiber->deadline == SIM_NEVER
+                        ? 0.0
+                        : (double)(fiber->deadline % START_NS) / 1000.0);
     }
 }
 

@@ -126,6 +126,10 @@ struct sim_hooks {
 };
 extern struct sim_hooks sim_hooks;
 
+/* Set by users who never hold an actor's epoch themselves: then a worker that would wait in a gate
+ * fails the run. */
+extern bool sim_gates_are_open;
+
 /* ---- descriptors, for users ---- */
 
 /* Waits until a descriptor (an eventfd: lanex_port_fd; a ring) is readable; false on timeout. */

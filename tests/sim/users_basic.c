@@ -39,11 +39,14 @@ struct job {
     bool may_be_dropped; /* it has a deadline, or somebody has asked to cancel it */
     unsigned completions, destroyed, user;
     uint32_t lane, job_class, conduct, sink;
-    uint64_t sequence, at_ns, number;
+    bool inside;  /* its body runs */
+    bool removed; /* a cancel has said so */
+    uint64_t sequence, at_ns, deadline_ns, number;
     struct context *context; /* known when it begins */
     lanex_actor *actor;
     lanex_ticket *ticket;
     unsigned bodies;
+    uint64_t submit_no, begun_no; /* steps */
 };
 
 struct user {
@@ -70,7 +73,9 @@ static struct world {
     lanex_deferred *deferred[JOBS_MAX];
     unsigned deferred_count;
     struct sim_latch deferrals;
-    bool answerer_stops, ended;
+    bool ended;
+    bool disturbed; /* actors were replaced or became fatal: jobs may be answered unrun */
+    uint32_t faults;
     uint64_t sequence;
 } w;
 
@@ -138,16 +143,38 @@ static void check_order(struct context *c, const struct job *job)
     *last = job->sequence;
 }
 
+/*
+ * Jobs that ran already when this one was submitted were in flight when it was dispatched: each of
+ * them left one idle worker less. Maintenance needs more than the reserve.
+ */
+static void check_reserve(const struct job *job)
+{
+    uint32_t in_flight = 0;
+
+    if (job->job_class != LANEX_CLASS_MAINTENANCE)
+        return;
+    for (unsigned i = 0; i < w.jobs; i++)
+        in_flight += w.job[i].inside && w.job[i].begun_no < job->submit_no;
+    if (w.pool - in_flight <= w.reserve)
+        sim_fail(
+            "job %llu, maintenance, began while %u of %u workers were busy since before it came",
+            (unsigned long long)job->sequence, in_flight, w.pool);
+}
+
 static void enter(struct context *c, struct job *job, bool write)
 {
     sim_note("begin %llu lane %u%s", (unsigned long long)job->sequence, job->lane,
              write && job->lane == LANEX_LANE_HEAVY_INIT ? " install" : "");
+    SIM_CHECK(!job->removed);
     job->bodies++;
     if (!job->begun) {
         job->begun = true;
         check_order(c, job);
         check_promotion(job);
+        check_reserve(job);
     }
+    job->inside = true;
+    job->begun_no = sim_step();
     job->context = c;
     count_body(c, job, write, 1);
     check_inside(c);
@@ -156,6 +183,7 @@ static void enter(struct context *c, struct job *job, bool write)
 static void leave(struct context *c, struct job *job, bool write)
 {
     check_inside(c);
+    job->inside = false;
     count_body(c, job, write, -1);
     sim_note("end %llu", (unsigned long long)job->sequence);
 }
@@ -194,6 +222,7 @@ static void behave(lanex_job *handle, struct context *c, struct job *job, bool w
         sim_sleep_ns(sim_random() % (40 * MS));
         break;
     case PANICS:
+        w.disturbed |= write;
         leave(c, job, write);
         lanex_panic("as asked");
     case DEFERS:
@@ -243,6 +272,7 @@ static void complete(const lanex_completion *completion, struct job *job)
         sim_fail("job %llu was completed %u times", (unsigned long long)job->sequence,
                  job->completions);
     int status = lanex_completion_status(completion);
+    SIM_CHECK(!job->removed || status == LANEX_STATUS_REQUEST_CANCELLED);
     if (status == LANEX_STATUS_OK && !job->begun)
         sim_fail("job %llu was answered ok and never ran", (unsigned long long)job->sequence);
     if (status == LANEX_STATUS_REQUEST_CANCELLED && job->begun &&
@@ -289,6 +319,7 @@ static void replace_actor(struct user *u, const struct sim_op *op)
 {
     unsigned key = op->arg[0];
     char name[8] = {'k', (char)('0' + key)};
+    w.disturbed = true;
     int rc = op->arg[1] % 2 == 0 ? lanex_actor_remove(w.executor, name, strlen(name))
                                  : lanex_actor_retire(w.executor, name, strlen(name));
 
@@ -350,6 +381,8 @@ static void submit(struct user *u, const struct sim_op *op)
     if (op->wide != 0)
         options.deadline_ns = sim_now_ns() + op->wide;
     job->may_be_dropped = op->wide != 0;
+    job->deadline_ns = options.deadline_ns;
+    job->submit_no = sim_step();
     fill_sink(u, job, &options.sink);
     job->at_ns = sim_now_ns();
     job->accepted = true; /* it may run before the call returns */
@@ -395,6 +428,10 @@ static void cancel(struct user *u, const struct sim_op *op)
     struct job *job = u->job[op->arg[0] % u->jobs];
     job->may_be_dropped = true;
     int rc = lanex_cancel(w.executor, job->number);
+    if (rc == LANEX_CANCEL_QUEUED_REMOVED) {
+        SIM_CHECK(!job->begun);
+        job->removed = true;
+    }
     SIM_CHECK(rc > 0 || rc == -ESHUTDOWN || rc == -ENOMEM);
     sim_note("cancel %llu: %d", (unsigned long long)job->sequence, rc);
 }
@@ -512,15 +549,59 @@ static void answerer_main(void *arg)
 
 /* ---- the whole ---- */
 
-/* Every thread sleeps: then no job may be waiting that could run. */
+/* Its end, or its answer, is known. */
+static bool is_over(const struct job *job)
+{
+    return !job->accepted || job->over ||
+           (job->begun && !job->inside && job->lane != LANEX_LANE_HEAVY_INIT);
+}
+
+/* Whether nothing that SPEC knows keeps this read from starting. */
+static bool could_run(const struct job *read)
+{
+    uint32_t running = 0;
+
+    if (read->lane != LANEX_LANE_PURE_READ || read->job_class != LANEX_CLASS_INTERACTIVE ||
+        w.config.policy != LANEX_POLICY_READS_FIRST || w.bodies >= (int)w.pool)
+        return false;
+    for (unsigned i = 0; i < w.jobs; i++) {
+        const struct job *other = &w.job[i];
+        if (other->actor != read->actor || is_over(other))
+            continue;
+        if (other->lane != LANEX_LANE_PURE_READ)
+            return false;
+        running += other->inside;
+    }
+    return running < w.config.read_cap && running < w.config.actor_cap;
+}
+
+/* Whether its answer, if it had one, would be known. */
+static bool would_be_known(const struct job *job)
+{
+    return job->sink == CALLBACK ||
+           (job->job_class == LANEX_CLASS_INTERACTIVE && !w.disturbed && !job->may_be_dropped);
+}
+
+/* Every thread sleeps: then no job may be waiting that could run, or that is late. */
 static void on_quiet(uint64_t next_ns)
 {
-    if (w.ended || w.bodies > 0 || (next_ns != UINT64_MAX && next_ns - sim_now_ns() < NAP_MAX))
+    uint64_t now = sim_now_ns();
+    bool dozes = (w.faults & SIM_FAULT_ERRORS) != 0 && next_ns - now < NAP_MAX;
+
+    if (w.ended || dozes)
         return;
     for (unsigned i = 0; i < w.jobs; i++) {
         const struct job *job = &w.job[i];
-        if (job->accepted && !job->begun && !job->over && job->sink != NONE && job->number != 0)
+        if (!job->accepted || job->begun || job->over || job->number == 0 || !would_be_known(job))
+            continue;
+        if (w.bodies == 0)
             sim_fail("every thread sleeps, no job runs, and job %llu is neither begun nor answered",
+                     (unsigned long long)job->sequence);
+        if (could_run(job))
+            sim_fail("every thread sleeps, and job %llu could run",
+                     (unsigned long long)job->sequence);
+        if (job->deadline_ns != 0 && job->deadline_ns + CLOCK_SLACK < next_ns)
+            sim_fail("every thread will sleep beyond the deadline of job %llu",
                      (unsigned long long)job->sequence);
     }
 }
@@ -570,9 +651,11 @@ static void play(const struct sim_scenario *s)
     static struct user user[SIM_USERS_MAX];
     unsigned thread[SIM_USERS_MAX];
 
+    w.faults = s->faults;
     if (!start(s))
         return;
     sim_hooks.on_quiet = on_quiet;
+    sim_gates_are_open = true;
     unsigned answerer = sim_spawn(answerer_main, NULL, "answerer");
     for (unsigned i = 0; i < s->users; i++) {
         user[i] = (struct user){.scenario = s, .index = i};
@@ -582,6 +665,7 @@ static void play(const struct sim_scenario *s)
     }
     if (s->set[EARLY] != 0) {
         sim_sleep_ns(s->set[EARLY]);
+        w.disturbed = true;
         SIM_CHECK(lanex_executor_destroy(w.executor) == 0);
         w.ended = true;
     }
