@@ -198,6 +198,29 @@ def run_matrix(cells, suites_of, extra_env=None, extra_arguments=()):
     return totals
 
 
+def soak_simulation(seconds):
+    """Seeds that nobody has seen for so long, for each set of users; then every planted bug."""
+    folder = os.path.join(folder_of("gcc"), "tests", "sim")
+    program = os.path.join(folder, "lanex-sim")
+    if not os.path.exists(program):
+        say("simulation: left out, it is built for x86-64 only")
+        return (0, 0, 1)
+    if not build("gcc", ["tests/sim/lanex-sim"]):
+        return (0, 1, 0)
+    passed = failed = 0
+    users = subprocess.run([program, "--list"], stdout=subprocess.PIPE, text=True, check=True)
+    commands = [(f"sim-{name}", [program, "--users", name, "--fresh", "--seconds", str(seconds)])
+                for name in users.stdout.split()]
+    plant = os.path.join(ROOT, "tests", "sim", "plant.py")
+    commands.append(("sim-plant", [sys.executable, plant, folder_of("gcc")]))
+    for name, command in commands:
+        good, text = logged(name, command)
+        passed, failed = passed + good, failed + (not good)
+        say(f"{name:<36} {'ok' if good else 'FAILED'}")
+        say(indented(text))
+    return (passed, failed, 0)
+
+
 def cell_named(name):
     """The cell of a name; any combination may be asked for, also one outside the matrix."""
     cell = tuple(name.rsplit("-", 2))
@@ -243,6 +266,7 @@ def main():
             {"LANEX_SOAK_SECONDS": str(arguments.seconds)},
             ["--timeout-multiplier", "0"],
         )
+        totals.append(soak_simulation(arguments.seconds))
     else:
         cells = chosen_cells(arguments)
         say(f"matrix of {len(cells)} cells (build, rings, dispatch); logs are in build/log")

@@ -3,7 +3,7 @@
  *
  *   lanex-sim [--seed FIRST] [--runs N] [--seconds S] [--steps LIMIT] [--policy 0|1|2]
  *             [--users basic|full] [--faults MASK] [--drop U:I[-J],..] [--replay] [--trace]
- *             [--no-shrink] [--fresh]
+ *             [--no-shrink] [--fresh] [--list]
  *
  * A failing seed is printed with its step, shrunk, and printed again as a command that replays it.
  */
@@ -109,29 +109,24 @@ static void report_failure(const struct command *c, struct sim_scenario *s,
 }
 
 static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},
-    {"runs", required_argument, NULL, 'r'},
-    {"seconds", required_argument, NULL, 't'},
-    {"steps", required_argument, NULL, 'l'},
-    {"policy", required_argument, NULL, 'p'},
-    {"users", required_argument, NULL, 'u'},
-    {"faults", required_argument, NULL, 'f'},
-    {"drop", required_argument, NULL, 'd'},
-    {"replay", no_argument, NULL, 'R'},
-    {"trace", no_argument, NULL, 'T'},
-    {"no-shrink", no_argument, NULL, 'N'},
-    {"fresh", no_argument, NULL, 'F'},
-    {NULL, 0, NULL, 0},
+    {"seed", required_argument, NULL, 's'},    {"runs", required_argument, NULL, 'r'},
+    {"seconds", required_argument, NULL, 't'}, {"steps", required_argument, NULL, 'l'},
+    {"policy", required_argument, NULL, 'p'},  {"users", required_argument, NULL, 'u'},
+    {"faults", required_argument, NULL, 'f'},  {"drop", required_argument, NULL, 'd'},
+    {"replay", no_argument, NULL, 'R'},        {"trace", no_argument, NULL, 'T'},
+    {"no-shrink", no_argument, NULL, 'N'},     {"fresh", no_argument, NULL, 'F'},
+    {"list", no_argument, NULL, 'L'},          {NULL, 0, NULL, 0},
+};
+
+static const struct sim_users *const all[] = {
+    &sim_users_basic,
+#ifdef SIM_HAVE_FULL
+    &sim_users_full,
+#endif
 };
 
 static const struct sim_users *users_named(const char *name)
 {
-    static const struct sim_users *const all[] = {
-        &sim_users_basic,
-#ifdef SIM_HAVE_FULL
-        &sim_users_full,
-#endif
-    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
@@ -180,6 +175,10 @@ static void parse(int argc, char **argv, struct command *c)
         case 'N':
             c->shrink = false;
             break;
+        case 'L': /* the sets of users */
+            for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+                printf("%s\n", all[i]->name);
+            exit(0);
         case 'F': /* new seeds each time; they are printed when they fail */
             c->seed = (uint64_t)time(NULL) * 1000003u;
             break;
