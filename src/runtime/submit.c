@@ -36,6 +36,8 @@ static int check_sink(const lanex_sink *sink, bool ticket)
         (void)atomic_load_explicit(&sink->port->expected, memory_order_relaxed);
     if (sink->kind == LANEX_SINK_RING && sink->ring != NULL)
         (void)atomic_load_explicit(&sink->ring->refs, memory_order_relaxed);
+    if (sink->reserved != 0)
+        return -EINVAL;
     switch (sink->kind) {
     case LANEX_SINK_NONE:
         return 0;

@@ -24,7 +24,7 @@ Test(contract, submit_names_each_bad_option)
     static char long_text[LANEX_LABEL_MAX + 2];
     uint64_t number = UNSET;
     lanex_ticket *ticket = (lanex_ticket *)&number;
-    lanex_job_options bad[20];
+    lanex_job_options bad[21];
     size_t count = 0;
 
     memset(long_text, 'x', sizeof long_text - 1);
@@ -44,6 +44,7 @@ Test(contract, submit_names_each_bad_option)
     BAD(coalesce_key, LANEX_COALESCE_KEY_MAX + 1);
     BAD(flags, 1u << 31);
     BAD(reserved, 1);
+    BAD(sink.reserved, 1);
     BAD(install, rig_nothing); /* not heavy_init */
     BAD(request_id_length, 3); /* of nothing */
     BAD(request_id, long_text);
