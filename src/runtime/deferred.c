@@ -97,12 +97,16 @@ int lanex_job_defer(lanex_job *job, lanex_deferred **ret_deferred)
         return -EINVAL;
     if (worker->deferred != NULL)
         return -EALREADY;
-    /* What was answered before does not count. First, since its destructor may panic. */
+    /* Memory first: without it the answer that the body gave before still counts. */
+    if (worker->spare_deferred == NULL)
+        worker->spare_deferred = lx_allocate_zeroed(sizeof *deferred);
+    if (worker->spare_deferred == NULL)
+        return -ENOMEM;
+    /* That answer's destructor may panic: the spare then stays for the next job. */
     lx_job_set_ok(job, NULL, NULL);
     ex = worker->executor;
-    deferred = lx_allocate_zeroed(sizeof *deferred);
-    if (deferred == NULL)
-        return -ENOMEM;
+    deferred = worker->spare_deferred;
+    worker->spare_deferred = NULL;
     deferred->executor = ex;
     deferred->job = job;
     deferred->state = DEFERRED_OPEN;

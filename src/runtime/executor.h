@@ -49,7 +49,8 @@ struct lx_worker {
     struct lanex_job *job;
     enum lx_job_phase phase;
     bool installing;
-    struct lanex_deferred *deferred; /* the body has taken its completion as a handle */
+    struct lanex_deferred *deferred;       /* the body has taken its completion as a handle */
+    struct lanex_deferred *spare_deferred; /* memory for the next one, or NULL */
     lanex_cleanup *cleanups;
     void *signal_stack;    /* for contained signals; NULL without */
     sigjmp_buf panic_exit; /* set once, at the top of the worker's loop */

@@ -13,7 +13,8 @@ static struct lanex_job *job_of_link(uintptr_t link)
     return (struct lanex_job *)(link & ~LX_PORT_RINGER);
 }
 
-static void port_rung(struct lx_post_retry *retry);
+static int post_bell(struct lx_post_retry *retry);
+static void port_rung(struct lx_post_retry *retry, bool given_up);
 
 /* ---- life ---- */
 
@@ -23,9 +24,7 @@ static int open_bell(lanex_port *port, const lanex_port_options *options)
     if (options != NULL && options->doorbell == LANEX_DOORBELL_RING) {
         port->ring = lanex_ring_ref(options->ring);
         port->ring_user_data = options->ring_user_data;
-        port->retry.ring = port->ring;
-        port->retry.user_data = port->ring_user_data;
-        port->retry.flag = &port->retrying;
+        port->retry.post = post_bell;
         port->retry.done = port_rung;
         return 0;
     }
@@ -106,9 +105,22 @@ void lx_port_unexpect(lanex_port *port)
 
 /* ---- delivery ---- */
 
-static void port_rung(struct lx_post_retry *retry)
+static lanex_port *port_of_retry(struct lx_post_retry *retry)
 {
-    count_down((lanex_port *)(void *)((char *)retry - offsetof(lanex_port, retry)));
+    return (lanex_port *)(void *)((char *)retry - offsetof(lanex_port, retry));
+}
+
+static int post_bell(struct lx_post_retry *retry)
+{
+    lanex_port *port = port_of_retry(retry);
+
+    return lx_ring_post(port->ring, port->ring_user_data, 0);
+}
+
+static void port_rung(struct lx_post_retry *retry, bool given_up)
+{
+    (void)given_up; /* what is not told stays in the port */
+    count_down(port_of_retry(retry));
 }
 
 /*
@@ -117,6 +129,7 @@ static void port_rung(struct lx_post_retry *retry)
  */
 static bool ring_bell(lanex_port *port)
 {
+    bool ended;
     int rc;
 
     if (port->event_fd >= 0) {
@@ -129,16 +142,8 @@ static bool ring_bell(lanex_port *port)
         return false;
     }
     rc = lx_ring_post(port->ring, port->ring_user_data, 0);
-    if (rc == 0 || !lx_ring_can_retry(rc) ||
-        atomic_exchange_explicit(&port->retrying, 1, memory_order_acq_rel) != 0)
-        return false;
-    if (!lx_reaper_push(port->executor, &port->retry.node, LX_REAP_POST)) {
-        /* The executor has ended, and nobody is left to try again. */
-        atomic_store_explicit(&port->retrying, 0, memory_order_relaxed);
-        return false;
-    }
-    lx_reaper_tell(port->executor);
-    return true;
+    return rc < 0 && lx_ring_can_retry(rc) &&
+           lx_ring_ask_retry(port->executor, &port->retry, &ended);
 }
 
 void lx_port_deliver(lanex_port *port, struct lanex_job *job)

@@ -46,7 +46,6 @@ struct lanex_port {
     int event_fd; /* -1 with a ring */
     /* A ring message that lanex-reap sends for the port; one at a time. */
     struct lx_post_retry retry;
-    _Atomic uint32_t retrying; /* 1: it is on its way there and has not been tried yet */
 };
 
 /* A submission will be delivered here; or will not after all. */

@@ -57,7 +57,7 @@ static void give_up(struct retries *retries)
     while (retries->first != NULL) {
         struct lx_post_retry *retry = retries->first;
         retries->first = retry->next;
-        retry->done(retry);
+        retry->done(retry, true);
     }
 }
 

@@ -13,6 +13,7 @@
 #include "sync/assert.h"
 #include "sync/epoch.h"
 #include "sync/futex.h"
+#include "sync/seams.h"
 
 _Thread_local struct lx_self lx_self;
 
@@ -278,6 +279,8 @@ void *lx_worker_main(void *arg)
         after_panic(worker);
     while ((job = next_job(worker)) != NULL)
         run_job(worker, job);
+    if (worker->spare_deferred != NULL)
+        lx_release(worker->spare_deferred);
     if (worker->signal_stack != NULL)
         lx_contain_leave_thread(worker->signal_stack);
     return NULL;
