@@ -122,7 +122,6 @@ static void note_reasons(struct check *check, struct check_job *job)
 {
     const struct check_actor *actor;
 
-    job->after_drain = check->drain_done || check->destroy_begun;
     job->must_not_run = check->drain_done || check->destroyed;
     if (job->actor == CHECK_NO_ACTOR)
         return;
@@ -153,6 +152,7 @@ void check_submit_begin(struct check *check, uint32_t number, const struct check
     if (facts->deadline_ns != 0 && facts->lane == LANEX_LANE_MUTATING)
         check->deadline_writers[facts->key] = true;
     check->open[check->open_count++] = number;
+    check->drain_open += check->drain_begun;
     check->calls++;
     check_leave(check);
 }

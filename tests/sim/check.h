@@ -103,7 +103,7 @@ struct check_job {
     bool begun, ended, running, install_begun, install_ended, completed;
     bool deferred, panicked, answer_begun, answer_ended;
     bool must_not_run; /* a reason is known */
-    bool after_drain, after_fatal, after_removal;
+    bool after_fatal, after_removal;
     bool cancel_begun, cancel_early, removed, met_pending, signalled, committed,
         gone; /* outcomes of cancels */
     bool sealing, sealed, seal_failed;
@@ -147,6 +147,8 @@ struct check {
     unsigned running[2], heavies;
     uint64_t ready_since_ns[CHECK_KEYS_MAX]; /* a job of the key could start; UINT64_MAX */
     unsigned calls;                          /* submissions and registry calls under way */
+    uint64_t drain_seq;                      /* of the first drain */
+    unsigned drain_open;                     /* open when drains began, and submitted since */
     bool drain_begun, drain_done, drained, destroy_begun, destroyed;
     int64_t live_data;
     uint64_t ran[2], refused[2], panics, untold_refusals[2];

@@ -736,6 +736,22 @@ static void drain_gives_up_early(void)
     check_drain_end(c, -ETIMEDOUT, 1, clock_ns, 10 * MS);
 }
 
+static void drain_leaves_too_many(void)
+{
+    submit(0, 0, LANEX_LANE_PURE_READ);
+    run(0, 0);
+    check_drain_begin(c);
+    clock_ns += 20 * MS;
+    check_drain_end(c, -ETIMEDOUT, 2, clock_ns - 20 * MS, 10 * MS);
+}
+
+static void drained_and_still_queued(void)
+{
+    submit(0, 0, LANEX_LANE_PURE_READ);
+    check_drain_begin(c);
+    check_drain_end(c, 0, 0, clock_ns, LANEX_TIME_NEVER);
+}
+
 static void destroyed_while_a_body_runs(void)
 {
     submit(0, 0, LANEX_LANE_PURE_READ);
@@ -895,6 +911,8 @@ static const struct {
     WRONG(CHECK_DRAIN, runs_after_drain),
     WRONG(CHECK_DRAIN, drained_while_a_body_runs),
     WRONG(CHECK_DRAIN, drain_gives_up_early),
+    WRONG(CHECK_DRAIN, drain_leaves_too_many),
+    WRONG(CHECK_DRAIN, drained_and_still_queued),
     WRONG(CHECK_DESTROY, destroyed_while_a_body_runs),
     WRONG(CHECK_DESTROY, destroyed_and_not_answered),
     WRONG(CHECK_DESTROY, call_after_destroy),
