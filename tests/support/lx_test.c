@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <stdarg.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -12,19 +11,6 @@
 #define NS_PER_S UINT64_C(1000000000)
 /* How long LX_EVENTUALLY leaves the CPU to others between two looks, in nanoseconds. */
 #define PAUSE_NS 50000L
-
-_Noreturn void lx_test_die(const char *file, int line, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    (void)fprintf(stderr, "[----] %s:%d: %s\n", file, line, text);
-    (void)fflush(stderr);
-    abort();
-}
 
 uint64_t lx_test_now_ns(void)
 {

@@ -24,6 +24,8 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include "lx_require.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,14 +67,6 @@
  */
 #define LX_TEST_LIVENESS_S 30
 unsigned lx_test_liveness_s(void);
-
-/* Prints where and why, then aborts: fails the test from any thread. */
-_Noreturn void lx_test_die(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* An assertion for threads other than the test's own, and for callbacks. */
-#define LX_REQUIRE(condition)                                                                      \
-    ((condition) ? (void)0 : lx_test_die(__FILE__, __LINE__, "required: %s", #condition))
 
 /* Looks at condition again and again until it holds; a hang fails the test. */
 #define LX_EVENTUALLY(condition)                                                                   \

@@ -6,7 +6,7 @@
 #include <lanex/completion.h>
 #include <lanex/job.h>
 
-#include "tests/support/lx_test.h"
+#include "tests/support/lx_require.h"
 
 #define ROOM(array, count, room)                                                                   \
     do {                                                                                           \

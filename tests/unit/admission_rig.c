@@ -1,8 +1,9 @@
 #include "admission_rig.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#include "tests/support/lx_test.h"
+#include "tests/support/lx_require.h"
 
 void rig_init_config(struct rig *rig, const lanex_config *config)
 {
