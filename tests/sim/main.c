@@ -2,7 +2,7 @@
  * lanex-sim: runs scenarios in the simulated world, seed after seed (sim.h).
  *
  *   lanex-sim [--seed FIRST] [--runs N] [--seconds S] [--steps LIMIT] [--policy 0|1|2]
- *             [--users basic|full] [--faults MASK] [--drop U:I[-J],..] [--replay] [--trace]
+ *             [--users basic|rings|full] [--faults MASK] [--drop U:I[-J],..] [--replay] [--trace]
  *             [--no-shrink] [--fresh] [--list]
  *
  * A failing seed is printed with its step, shrunk, and printed again as a command that replays it.
@@ -120,6 +120,7 @@ static const struct option options[] = {
 
 static const struct sim_users *const all[] = {
     &sim_users_basic,
+    &sim_users_rings,
 #ifdef SIM_HAVE_FULL
     &sim_users_full,
 #endif

@@ -73,6 +73,7 @@ struct sim_users {
     void (*describe)(const struct sim_op *op, char *text, size_t size);
 };
 extern const struct sim_users sim_users_basic; /* users_basic.c: few operations, its own checks */
+extern const struct sim_users sim_users_rings; /* users_rings.c: rings and ports that go */
 extern const struct sim_users sim_users_full;  /* users.c with check.c */
 
 /* The generator's random numbers: a state of the caller's, seeded with anything. */
