@@ -48,7 +48,8 @@ struct sim_ring {
     size_t items, item_room;
     struct io_uring_cqe *overflow;
     size_t overflows, overflow_room;
-    bool waiting; /* the owner sleeps in enter */
+    bool waiting;           /* the owner sleeps in enter */
+    uint64_t refuses_until; /* messages: ns */
 };
 
 static struct sim_ring *rings[RINGS];
@@ -282,8 +283,14 @@ static int send_message(int fd, uint64_t user_data, int32_t res)
     if (file->kind != SIM_RING)
         return -EBADFD;
     struct sim_ring *ring = file->ring;
-    if (sim_fault(SIM_FAULT_ERRORS, 1))
+    if (sim_now_ns() < ring->refuses_until)
+        return -EOVERFLOW;
+    if (sim_fault(SIM_FAULT_ERRORS, 1)) {
+        /* Once; or for longer than a sender tries again at once. */
+        if (sim_chance(300))
+            ring->refuses_until = sim_now_ns() + sim_random() % (300 * US);
         return sim_chance(500) ? -EOVERFLOW : -ENOMEM;
+    }
     if (!ring->defer) {
         post(ring, user_data, res, 0);
         return 0;

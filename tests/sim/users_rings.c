@@ -221,6 +221,15 @@ static void open_port(struct user *u, uint32_t sink)
         door->port = NULL;
 }
 
+/* Its jobs' answers are not waited for any more. */
+static void forget_door(const struct user *u, const struct door *door)
+{
+    for (unsigned i = 0; i < u->jobs; i++) {
+        if (u->job[i]->door == door)
+            u->job[i]->door = NULL;
+    }
+}
+
 /* Stops listening: what the port says is left is what it hands back. */
 static void detach(struct user *u, uint32_t sink)
 {
@@ -238,10 +247,7 @@ static void detach(struct user *u, uint32_t sink)
     sim_yield();
     SIM_CHECK(drain(door, 4) == 0);
     SIM_CHECK(lanex_port_detach(door->port) == 0);
-    for (unsigned i = 0; i < u->jobs; i++) {
-        if (u->job[i]->door == door)
-            u->job[i]->door = NULL;
-    }
+    forget_door(u, door);
     lanex_port_unref(door->port);
     sim_note("user %u: detached, %d left", u->index, told);
     open_port(u, sink);
@@ -354,6 +360,11 @@ static void await_doors(struct user *u)
 {
     for (uint32_t sink = PORT; sink < SINKS; sink++) {
         struct door *door = &u->door[sink];
+        if (sim_chance(250)) {
+            /* It is dropped with whatever is in it and will come. */
+            forget_door(u, door);
+            continue;
+        }
         while (door->port != NULL && door->got < door->expected) {
             drain(door, 1 + sim_random() % 4);
             if (door->got == door->expected)
