@@ -82,10 +82,13 @@ void sim_abort(void)
 struct lx_admission;
 void __real_lx_admission_schedule(struct lx_admission *adm);
 void __wrap_lx_admission_schedule(struct lx_admission *adm);
+/* check_turns.c: what the turn decided, beside what the reference does. */
+void check_turn_after(struct lx_admission *adm);
 
 void __wrap_lx_admission_schedule(struct lx_admission *adm)
 {
     __real_lx_admission_schedule(adm);
+    check_turn_after(adm);
     if (sim_hooks.on_turn != NULL)
         sim_hooks.on_turn();
 }

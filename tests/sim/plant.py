@@ -152,9 +152,10 @@ def mutate(texts, substitutions, name):
 
 def link(build, commands, replaced, program):
     objects = [replaced.get(output, str(build / output)) for output in commands]
-    # As in meson.build.
-    wraps = ["lx_admission_schedule", "lx_epoch_read_wait", "lx_epoch_write_wait"]
-    command = ["gcc", "-o", program] + objects + [f"-Wl,--wrap={wrap}" for wrap in wraps]
+    # As the build links it.
+    text = (build / "build.ninja").read_text(encoding="utf-8")
+    wraps = sorted(set(re.findall(r"-Wl,--wrap=\w+", text)))
+    command = ["gcc", "-o", program] + objects + wraps
     subprocess.run(command, check=True)
 
 
