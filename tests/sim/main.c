@@ -119,8 +119,7 @@ static const struct option options[] = {
 };
 
 static const struct sim_users *const all[] = {
-    &sim_users_basic,
-    &sim_users_rings,
+    &sim_users_basic, &sim_users_rings, &sim_users_sync, &sim_users_edges,
 #ifdef SIM_HAVE_FULL
     &sim_users_full,
 #endif

@@ -178,8 +178,23 @@ int sim_munmap(void *at, size_t size)
     return 0;
 }
 
+static void list_blocks(FILE *out)
+{
+    unsigned char *at = ARENA_BASE;
+
+    while (at < memory.top) {
+        const struct block *block = (const struct block *)(void *)at;
+        if (block->magic == MAGIC_LIVE)
+            fprintf(out, "  %zu bytes, allocated at step %llu\n", (size_t)block->size,
+                    (unsigned long long)block->step);
+        at += sizeof *block + ((size_t)1 << class_of(block->size));
+    }
+}
+
 void sim_memory_check_empty(void)
 {
+    if (memory.live != 0 && sim.trace != NULL)
+        list_blocks(sim.trace);
     if (memory.live != 0)
         sim_fail("%llu blocks of memory were not given back", (unsigned long long)memory.live);
     if (memory.mapped != 0)

@@ -121,10 +121,41 @@ BUGS = {
         ("runtime/seat.c",
          "        lx_futex_wake(&ex->quiet_word, LX_FUTEX_ALL);\n", ""),
     ],
+    "writer-gives-up-silently": [
+        ("sync/epoch.c",
+         "        if (!(n & LX_EPOCH_READERS) || !(n & LX_EPOCH_QUEUED))\n            wake_next(e, n);\n",
+         "        (void)0;\n"),
+    ],
+    "reader-lines-up-silently": [
+        ("sync/epoch.c",
+         "            if (!held && !(n & LX_EPOCH_READERS))\n                wake_writer(e, n);\n",
+         ""),
+    ],
+    "one-joiner-woken": [
+        ("sync/single_flight.c",
+         "        (void)lx_futex_wake(&e->event, LX_FUTEX_ALL);\n",
+         "        (void)lx_futex_wake(&e->event, 1);\n"),
+    ],
+    "port-freed-while-told": [
+        ("runtime/port.c",
+         "        (int64_t)(atomic_load_explicit(&port->expected, memory_order_relaxed) - port->taken) -\n"
+         "        LX_PORT_OPEN;\n",
+         "        (int64_t)(atomic_load_explicit(&port->expected, memory_order_relaxed) - port->taken) -\n"
+         "        LX_PORT_OPEN;\n"
+         "    if (outstanding + LX_PORT_OPEN > 1)\n        outstanding--;\n"),
+    ],
     "cancelled-job-kept": [
         ("runtime/request.c",
          "        lx_admission_cancel(&ex->admission, &job->entry);\n", ""),
     ],
+}
+
+# Which users find it, if not the basic ones.
+USERS_OF = {
+    "writer-gives-up-silently": "sync",
+    "reader-lines-up-silently": "sync",
+    "one-joiner-woken": "sync",
+    "port-freed-while-told": "edges",
 }
 
 
@@ -204,26 +235,28 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("bugs", nargs="*", metavar="NAME")
     parser.add_argument("--seconds", type=int, default=60, help="of one hunt, at most")
-    parser.add_argument("--users", default="basic")
+    parser.add_argument("--users", help="instead of those who are known to find it")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     unknown = set(arguments.bugs) - set(BUGS)
     if unknown:
         sys.exit(f"plant.py: no such bug: {' '.join(sorted(unknown))}")
     commands = compile_commands(build)
-    if hunt(str(build / "tests/sim/lanex-sim"), arguments.users, CLEAN_RUNS, 0):
-        sys.exit("plant.py: a seed fails without any bug planted")
+    for users in sorted({"basic", *USERS_OF.values()}):
+        if hunt(str(build / "tests/sim/lanex-sim"), users, CLEAN_RUNS, 0):
+            sys.exit("plant.py: a seed fails without any bug planted")
     missed = 0
     for name in arguments.bugs or BUGS:
         with tempfile.TemporaryDirectory(dir=build, prefix="plant-") as folder:
             program = plant(build, commands, BUGS[name], name, pathlib.Path(folder))
-            found = hunt(program, arguments.users, RUNS, arguments.seconds)
+            users = arguments.users or USERS_OF.get(name, "basic")
+            found = hunt(program, users, RUNS, arguments.seconds)
         if found:
             seed, step, text = found
-            print(f"{name:<28} seed {seed:>6}  step {step:>7}  {text}", flush=True)
+            print(f"{name:<28} {users:<5} seed {seed:>6}  step {step:>8}  {text}", flush=True)
         else:
             missed += 1
-            print(f"{name:<28} NOT FOUND", flush=True)
+            print(f"{name:<28} {users:<5} NOT FOUND", flush=True)
     count = len(arguments.bugs or BUGS)
     print(f"lanex-result: tested={count} failed={missed} skipped=0")
     return 1 if missed else 0

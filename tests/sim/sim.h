@@ -74,6 +74,8 @@ struct sim_users {
 };
 extern const struct sim_users sim_users_basic; /* users_basic.c: few operations, its own checks */
 extern const struct sim_users sim_users_rings; /* users_rings.c: rings and ports that go */
+extern const struct sim_users sim_users_edges; /* users_edges.c: the ends of everything */
+extern const struct sim_users sim_users_sync;  /* users_sync.c: the locks alone */
 extern const struct sim_users sim_users_full;  /* users.c with check.c */
 
 /* The generator's random numbers: a state of the caller's, seeded with anything. */
