@@ -9,7 +9,7 @@ one fails. A bug that no seed finds is a failure of the simulator.
     plant.py BUILD [--seconds S] [NAME ...]     BUILD: a gcc build folder with lanex-sim in it
 
 Prints a table: bug, seed that found it, step, what was said. The program itself, without a bug,
-must first pass the same seeds.
+must first pass some seeds. planted.txt has the table of one such run.
 """
 
 import argparse
