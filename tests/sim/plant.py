@@ -144,6 +144,45 @@ BUGS = {
          "        LX_PORT_OPEN;\n"
          "    if (outstanding + LX_PORT_OPEN > 1)\n        outstanding--;\n"),
     ],
+    "stranger-rung": [
+        ("ring/send.c",
+         "    int fd = lx_k_dup_cloexec(ring_fd);\n    if (fd < 0)\n",
+         "    int fd = lx_k_dup_cloexec(ring_fd);\n    if (fd >= 0) {\n        lx_k_close(fd);\n"
+         "        fd = ring_fd;\n    }\n    if (fd < 0)\n"),
+        ("ring/send.c", "    lx_k_close(r->fd);\n", ""),
+    ],
+    "refused-message-dropped": [
+        ("runtime/ring_sink.c", "    case -EOVERFLOW:\n", ""),
+    ],
+    "cqe-before-ticket": [
+        ("runtime/ring_sink.c",
+         "    lx_ticket_complete(job);\n"
+         "    rc = lx_ring_post(ring, job->sink.user_data, -(int32_t)job->entry.status);\n",
+         "    rc = lx_ring_post(ring, job->sink.user_data, -(int32_t)job->entry.status);\n"
+         "    lx_ticket_complete(job);\n"),
+    ],
+    "retry-list-overwritten": [
+        ("runtime/ring_sink.c",
+         "    *last = take_waiting(ring);\n", "    ring->unposted = take_waiting(ring);\n"),
+    ],
+    "retry-flag-cleared-late": [
+        ("runtime/ring_sink.c",
+         "    atomic_store_explicit(&retry->flag, 0, memory_order_seq_cst);\n"
+         "    rc = retry->post(retry);\n",
+         "    rc = retry->post(retry);\n"
+         "    atomic_store_explicit(&retry->flag, 0, memory_order_seq_cst);\n"),
+    ],
+    "full-drain-rings-nobody": [
+        ("runtime/port.c",
+         "        if (!ring_bell(port))\n            atomic_fetch_sub",
+         "        if (true)\n            atomic_fetch_sub"),
+    ],
+    "detached-answer-kept": [
+        ("runtime/port.c", "            lx_job_clear_response(job);\n", ""),
+    ],
+    "dropped-port-keeps-answers": [
+        ("runtime/port.c", "        lanex_completion_release(lx_completion_of(job));\n", ""),
+    ],
     "cancelled-job-kept": [
         ("runtime/request.c",
          "        lx_admission_cancel(&ex->admission, &job->entry);\n", ""),
@@ -156,6 +195,14 @@ USERS_OF = {
     "reader-lines-up-silently": "sync",
     "one-joiner-woken": "sync",
     "port-freed-while-told": "edges",
+    "stranger-rung": "rings",
+    "refused-message-dropped": "rings",
+    "cqe-before-ticket": "rings",
+    "retry-list-overwritten": "rings",
+    "retry-flag-cleared-late": "rings",
+    "full-drain-rings-nobody": "rings",
+    "detached-answer-kept": "rings",
+    "dropped-port-keeps-answers": "rings",
 }
 
 
