@@ -20,6 +20,7 @@ import time
 from builds import ROOT, JOBS, build, folder_of, indented, logged, say
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+import check_contract  # pylint: disable=wrong-import-position
 from run_test import REPORT  # pylint: disable=wrong-import-position
 
 # What every cell runs, and what does not depend on rings or dispatch and so runs once per build.
@@ -138,8 +139,9 @@ def count(record):
     return 1, 0 if good and not reported else 1, 0
 
 
-def run_cell(cell, suites, extra_env=None, extra_arguments=()):
-    """Runs one cell and prints its line; returns (passed, failed, skipped)."""
+def run_cell(cell, suites, extra_env=None, extra_arguments=(), passed=None):
+    """Runs one cell and prints its line; returns (passed, failed, skipped). The names of tests that
+    passed are added to `passed`."""
     label = " ".join(cell)
     if is_refusal(cell[1]) and not os.path.exists(refuse_launcher(cell[0])):
         say(f"{label:<36} FAILED: there is no refuse-ring launcher in this build")
@@ -148,6 +150,8 @@ def run_cell(cell, suites, extra_env=None, extra_arguments=()):
     good, records, text = meson_test(cell, suites, extra_env or {}, list(extra_arguments))
     seconds = time.monotonic() - started
     counts = [count(record) for record in records]
+    if passed is not None:
+        passed.update(*(check_contract.passed_names(record) for record in records))
     tested, failed, skipped = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
     complaint = ""
     if tested == 0:
@@ -179,7 +183,25 @@ def check_format():
     return (1, 0, 0) if good else (0, 1, 0)
 
 
-def run_matrix(cells, suites_of, extra_env=None, extra_arguments=()):
+def check_page(passed, whole, build_name):
+    """One check outside the cells: what lanex-contract(7) names has passed, or at least exists."""
+    page = check_contract.read(check_contract.PAGE)
+    if whole:
+        lines = check_contract.complaints(page, passed, "did not run and pass")
+        how = "each test it names has passed"
+    else:
+        listed = subprocess.run(["meson", "test", "-C", folder_of(build_name), "--list"], check=False,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
+        known = check_contract.known_names(listed.splitlines())
+        lines = check_contract.complaints(page, known, "is not there")
+        how = "each test it names exists; whether all pass only the whole matrix tells"
+    say(f"{'lanex-contract(7)':<36} {'FAILED' if lines else how}")
+    for line in lines:
+        say("  " + line)
+    return (0, 1, 0) if lines else (1, 0, 0)
+
+
+def run_matrix(cells, suites_of, extra_env=None, extra_arguments=(), passed=None):
     """Runs cells, building each configuration when its first cell comes."""
     totals = []
     built = {}
@@ -194,7 +216,7 @@ def run_matrix(cells, suites_of, extra_env=None, extra_arguments=()):
             continue
         suites = suites_of(name, name not in seen)
         seen.add(name)
-        totals.append(run_cell(cell, suites, extra_env, extra_arguments))
+        totals.append(run_cell(cell, suites, extra_env, extra_arguments, passed))
     return totals
 
 
@@ -271,10 +293,14 @@ def main():
         cells = chosen_cells(arguments)
         say(f"matrix of {len(cells)} cells (build, rings, dispatch); logs are in build/log")
         totals = [] if arguments.cell else [check_format()]
+        ran = set()
         totals += run_matrix(
             cells,
             lambda build_name, first: EVERYWHERE + (ONCE[build_name] if first else []),
+            passed=ran,
         )
+        if cells:
+            totals.append(check_page(ran, cells == CELLS, cells[0][0]))
     passed, failed, skipped = (sum(column) for column in zip(*totals)) if totals else (0, 0, 0)
     say(f"all took {time.monotonic() - started:.0f} s; {skipped} tests were skipped for a reason given")
     say(f"{passed} passed, {failed} failed")

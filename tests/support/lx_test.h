@@ -22,9 +22,9 @@
 #ifndef LX_TEST_H
 #define LX_TEST_H
 
+#include "lx_require.h"
 #include <signal.h>
 #include <stdatomic.h>
-#include "lx_require.h"
 
 #include <stdbool.h>
 #include <stdint.h>
