@@ -7,6 +7,7 @@ lint.py --fix      format the sources
 lint.py CHECK...   only the named checks
 """
 
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -175,6 +176,47 @@ def check_tidy():
     return good, "\n".join(found + ["build/log/tidy.log has the paths that lead there"])
 
 
+def analyze(path):
+    """What gcc -fanalyzer says of one file: (file, line, text, option)."""
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-fanalyzer", "-Iinclude", "-Isrc",
+               "-Iexamples/kv", "-c", "-o", os.devnull, path]
+    _, text = run(command)
+    found = re.findall(r"^(\S+?):(\d+):\d+: warning: (.*) \[-W(analyzer-[a-z-]+)\]$", text, re.MULTILINE)
+    return {(file, int(line), what, option) for file, line, what, option in found}
+
+
+def check_analyzer():
+    """gcc -fanalyzer; what it gets wrong is explained in tools/analyzer-exceptions.txt by the text
+    of the line, and an explanation that nothing needs any more is an error."""
+    explained = {}
+    with open(os.path.join(ROOT, "tools", "analyzer-exceptions.txt"), encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip() and not line.startswith("#"):
+                file, option, text = (part.strip() for part in line.split(" | ", 2))
+                explained[(file, option, text)] = False
+    sources = [relative(path) for path in files(["src", "examples"], (".c",))]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        found = set().union(*pool.map(analyze, sources))
+    complaints = []
+    for file, number, what, option in sorted(found):
+        with open(os.path.join(ROOT, file), encoding="utf-8") as source:
+            text = source.read().splitlines()[number - 1].strip()
+        if (file, option, text) in explained:
+            explained[(file, option, text)] = True
+        else:
+            complaints.append(f"{file}:{number}: {what} [{option}]")
+    complaints += [f"explained, but not found: {' | '.join(key)}" for key, met in explained.items() if not met]
+    return not complaints, "\n".join(complaints)
+
+
+def check_manual():
+    """The manual's pages give no warning."""
+    complaints = ""
+    for path in files(["man"], (".7",)):
+        complaints += run(["groff", "-man", "-ww", "-z", "-Tutf8", path])[1]
+    return not complaints.strip(), complaints
+
+
 CHECKS = {
     "format": check_format,
     "whitespace": check_whitespace,
@@ -182,7 +224,9 @@ CHECKS = {
     "headers": check_headers,
     "symbols": check_symbols,
     "shell": check_shell,
+    "manual": check_manual,
     "cppcheck": check_cppcheck,
+    "analyzer": check_analyzer,
     "tidy": check_tidy,
 }
 

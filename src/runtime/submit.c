@@ -274,6 +274,7 @@ int lanex_submit_batch(const lanex_submission *submissions, size_t count, uint64
         if (oldest == NULL)
             oldest = (struct lx_inbox_node *)job;
     }
+    LX_ASSERT(oldest != NULL); /* count is not 0 */
     swap_numbers(newest, count, ret_jobs);
     if (!lx_inbox_push_chain(&ex->inbox, newest, oldest, &was_empty)) {
         oldest->next = LX_INBOX_EMPTY;
