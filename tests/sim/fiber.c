@@ -254,13 +254,23 @@ void sim_enter_kernel(void)
 
 /* ---- sleep ---- */
 
+/* What it waited for: else its next sleep, for something else, would take others' wakes. */
+static void forget_sleep(struct sim_fiber *self)
+{
+    self->word[0] = self->word[1] = NULL;
+    self->object = NULL;
+    self->polled_count = 0;
+}
+
 int sim_sleep(uint64_t deadline, const char *why)
 {
     struct sim_fiber *self = sim.self;
 
     sim_drain_own();
-    if (deadline <= sim_now_ns())
+    if (deadline <= sim_now_ns()) {
+        forget_sleep(self);
         return -ETIMEDOUT;
+    }
     self->state = SIM_ASLEEP;
     self->why = why;
     self->deadline = deadline;
@@ -270,9 +280,7 @@ int sim_sleep(uint64_t deadline, const char *why)
         sim.next_deadline = deadline;
     sim.step++;
     next_turn();
-    self->word[0] = self->word[1] = NULL;
-    self->object = NULL;
-    self->polled_count = 0;
+    forget_sleep(self);
     return self->woken;
 }
 
