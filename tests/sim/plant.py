@@ -121,11 +121,6 @@ BUGS = {
         ("runtime/seat.c",
          "        lx_futex_wake(&ex->quiet_word, LX_FUTEX_ALL);\n", ""),
     ],
-    "writer-gives-up-silently": [
-        ("sync/epoch.c",
-         "        if (!(n & LX_EPOCH_READERS) || !(n & LX_EPOCH_QUEUED))\n            wake_next(e, n);\n",
-         "        (void)0;\n"),
-    ],
     "reader-lines-up-silently": [
         ("sync/epoch.c",
          "            if (!held && !(n & LX_EPOCH_READERS))\n                wake_writer(e, n);\n",
@@ -191,7 +186,6 @@ BUGS = {
 
 # Which users find it, if not the basic ones.
 USERS_OF = {
-    "writer-gives-up-silently": "sync",
     "reader-lines-up-silently": "sync",
     "one-joiner-woken": "sync",
     "port-freed-while-told": "edges",
