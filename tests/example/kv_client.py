@@ -1,5 +1,6 @@
 """What the tests of the example server share: a client of the protocol, and the server's life."""
 
+import ctypes
 import os
 import re
 import resource
@@ -14,6 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from run_test import REPORT  # pylint: disable=wrong-import-position
 
+IO_URING_SETUP = 425  # the system call
 LIVENESS_S = 60  # a bound on hangs, no measure of speed
 READY = re.compile(r"ready on (\S+):(\d+) with (\d+) workers")
 
@@ -243,3 +245,23 @@ def seed():
     number = int(os.environ.get("LANEX_TEST_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
     print("seed %d (again with LANEX_TEST_SEED=%d)" % (number, number), flush=True)
     return number
+
+
+def first_start(program):
+    """A start that ends at once: by an address that is nobody's, or before that."""
+    return subprocess.run([program, "--bind", "192.0.2.1", *cell_options()], timeout=60,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+
+def rings_are_refused(program):
+    """
+    As the server says; but where the cell is not about refusals and the kernel makes a ring, that
+    is not believed.
+    """
+    libc = ctypes.CDLL(None)
+    descriptor = libc.syscall(IO_URING_SETUP, 2, ctypes.create_string_buffer(120))
+    if descriptor >= 0:
+        os.close(descriptor)
+        if os.environ.get("LANEX_TEST_BACKEND") in ("ring", "poll"):
+            return False
+    return b"needs io_uring" in first_start(program).stderr

@@ -4,7 +4,6 @@
 Usage: test_kv.py PROGRAM [CLASS.TEST...]
 """
 
-import ctypes
 import os
 import random
 import signal
@@ -17,10 +16,8 @@ import time
 import unittest
 
 from kv_client import (
-    LIVENESS_S, Server, ServerError, cell_options, descriptors_of, encode, eventually, memory_kib,
-    seed)
-
-IO_URING_SETUP = 425  # the system call
+    LIVENESS_S, Server, ServerError, cell_options, descriptors_of, encode, eventually, first_start,
+    memory_kib, rings_are_refused, seed)
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
 
@@ -526,34 +523,14 @@ class Refused(unittest.TestCase):
     """Where io_uring is refused there is no server, and it says so."""
 
     def test_it_says_that_it_needs_io_uring(self):
-        run = first_start()
+        run = first_start(PROGRAM)
         self.assertEqual(run.returncode, 1)
         self.assertEqual(run.stdout, b"")
         self.assertIn(b"its network thread needs io_uring", run.stderr)
 
 
-def first_start():
-    """A start that ends at once: by an address that is nobody's, or before that."""
-    return subprocess.run([PROGRAM, "--bind", "192.0.2.1", *cell_options()], timeout=60,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-
-
-def rings_are_refused():
-    """
-    As the server says; but where the cell is not about refusals and the kernel makes a ring, that
-    is not believed.
-    """
-    libc = ctypes.CDLL(None)
-    descriptor = libc.syscall(IO_URING_SETUP, 2, ctypes.create_string_buffer(120))
-    if descriptor >= 0:
-        os.close(descriptor)
-        if os.environ.get("LANEX_TEST_BACKEND") in ("ring", "poll"):
-            return False
-    return b"needs io_uring" in first_start().stderr
-
-
 def main():
-    refused = rings_are_refused()
+    refused = rings_are_refused(PROGRAM)
     groups = [Refused] if refused else [Plain, Options]
     load = unittest.defaultTestLoader
     if sys.argv[1:]:
