@@ -11,10 +11,18 @@
 #define LX_RETRY_FIRST_NS UINT64_C(1000000)   /* after a ring message that could not be sent */
 #define LX_RETRY_MOST_NS  UINT64_C(100000000) /* the pause doubles up to this */
 
+/*
+ * How long a ring may go on refusing messages once the executor ends. Many refusals pass within
+ * microseconds, and a CQE that is given up is lost for ever; but a ring that nobody reaps any more
+ * must not hold up destroy.
+ */
+#define LX_RETRY_LAST_NS UINT64_C(200000000)
+
 /* Ring messages that wait to be tried again. The reaper's own. */
 struct retries {
     struct lx_post_retry *first;
     uint64_t pause_ns;
+    uint64_t give_up_ns; /* once the executor ends: until when they are tried; 0: it has not */
 };
 
 bool lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind)
@@ -50,6 +58,16 @@ static void try_all(struct retries *retries)
     retries->pause_ns = retries->pause_ns == 0 ? LX_RETRY_FIRST_NS : 2 * retries->pause_ns;
     if (retries->pause_ns > LX_RETRY_MOST_NS)
         retries->pause_ns = LX_RETRY_MOST_NS;
+}
+
+/* The executor ends: is there nothing left to be sent, or no time left for it? */
+static bool is_last_pass(struct retries *retries, bool took_nothing)
+{
+    uint64_t now = lx_now_ns();
+
+    if (retries->give_up_ns == 0)
+        retries->give_up_ns = now + LX_RETRY_LAST_NS;
+    return now >= retries->give_up_ns || (took_nothing && retries->first == NULL);
 }
 
 static void give_up(struct retries *retries)
@@ -116,20 +134,22 @@ void *lx_reaper_main(void *arg)
 
     lx_self = (struct lx_self){.executor = ex, .door = &ex->reaper_door, .role = LX_ROLE_REAPER};
     lx_thread_report(ex, lx_door_enable(&ex->reaper_door));
-    for (;;) {
+    for (bool last = false;;) {
         uint32_t stop = atomic_load_explicit(&ex->reap_stop, memory_order_acquire);
         uint64_t until = LX_TIME_NEVER;
         uintptr_t link;
+        bool took_nothing;
 
         atomic_exchange_explicit(&ex->reaper_told, 0, memory_order_seq_cst);
         /* What was pushed before reap_stop was set is taken; what comes later must fail. */
-        link = lx_inbox_take(&ex->reaper_inbox, stop != 0 ? LX_INBOX_CLOSED : LX_INBOX_EMPTY);
+        link = lx_inbox_take(&ex->reaper_inbox, last ? LX_INBOX_CLOSED : LX_INBOX_EMPTY);
+        took_nothing = link == LX_INBOX_EMPTY;
         while (link != LX_INBOX_EMPTY) {
             uintptr_t next = lx_inbox_node_of(link)->next;
             reap(&retries, link);
             link = next;
         }
-        if (stop != 0) {
+        if (last) {
             give_up(&retries);
             return NULL;
         }
@@ -138,6 +158,11 @@ void *lx_reaper_main(void *arg)
             until = lx_now_ns() + retries.pause_ns;
         } else {
             retries.pause_ns = 0;
+        }
+        if (stop != 0) {
+            last = is_last_pass(&retries, took_nothing);
+            if (last || retries.first == NULL)
+                continue; /* what this pass itself pushed is taken by the next */
         }
         if (atomic_load_explicit(&ex->reaper_told, memory_order_seq_cst) == 0)
             lx_door_wait(&ex->reaper_door, until);
