@@ -36,7 +36,7 @@ def passed_names(record):
     names |= {f"example/{name}" for name in PASSED_EXAMPLE.findall(output)}
     for model, rest in PASSED_MODEL.findall(output):
         mutation = re.search(r"MUT_\w+", rest)
-        names.add(f"model/{model}" + (f" {mutation.group()}" if mutation else ""))
+        names.add(f"model/{model}.pml" + (f" {mutation.group()}" if mutation else ""))
     if good:
         # "project:suite / name", or only the name where it has no suite.
         suite, _, name = record["name"].rpartition(" / ")
@@ -82,7 +82,7 @@ def self_test():
         {"name": "lanex:unit / v", "result": "FAIL",
          "stdout": "[PASS] b::two: (0.01s)\n[FAIL] b::three: (0.01s)\n[SKIP] b::four: no\n"},
         {"name": "lanex:model / models", "result": "OK",
-         "stdout": "fails, as it must: m.pml -DN=2 MUT_X: 5 states\nWRONG: m.pml MUT_Y: 5 states\n"},
+         "stdout": "fails, as it must: m -DN=2 MUT_X: 5 states\nWRONG: m MUT_Y: 5 states\n"},
         {"name": "lanex:example / e", "result": "OK",
          "stdout": "test_e (__main__.Plain.test_e) ... ok\ntest_f (__main__.Plain.test_f) ... FAIL\n"},
         {"name": "lanex:sim / s", "result": "OK"},
