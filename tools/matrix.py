@@ -193,6 +193,9 @@ def check_page(passed, whole, build_name):
         listed = subprocess.run(["meson", "test", "-C", folder_of(build_name), "--list"], check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode()
         known = check_contract.known_names(listed.splitlines())
+        # Some suites are part of some builds only, as the simulated world is of gcc's.
+        suites = {name.split("/")[0] for name in known}
+        known |= {name for name in check_contract.named(page) if name.split("/")[0] not in suites}
         lines = check_contract.complaints(page, known, "is not there")
         how = "each test it names exists; whether all pass only the whole matrix tells"
     say(f"{'lanex-contract(7)':<36} {'FAILED' if lines else how}")
