@@ -1,5 +1,6 @@
 /*
- * The snapshot reader: whatever the file says, it is read or refused with a reason.
+ * The snapshot reader: whatever the file says, it is read or refused with a reason; and what was
+ * read, saved again and read again, is the same.
  *
  * If the first input byte is odd, the rest is a file whose checksums are made right first, since
  * no mutation would get past them otherwise.
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "hash.h"
@@ -52,28 +54,124 @@ static void make_sums_right(unsigned char *file, size_t size)
     }
 }
 
-static void check_file(int fd, size_t size)
-{
-    char path[64], error[KV_SNAPSHOT_ERROR_MAX];
+/* What one file holds; a store is NULL if its section was refused. */
+struct loaded {
     struct kv_snapshot snapshot;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int rc = kv_snapshot_open(path, &snapshot, error);
+    struct kv_store *stores[KV_SNAPSHOT_SECTIONS_MAX];
+    bool whole;
+};
+
+static bool load(const char *path, size_t size, struct loaded *ret_loaded)
+{
+    char error[KV_SNAPSHOT_ERROR_MAX];
+    memset(ret_loaded, 0, sizeof *ret_loaded);
+    int rc = kv_snapshot_open(path, &ret_loaded->snapshot, error);
     if (rc < 0) {
         REQUIRE(rc == -EBADMSG && error[0] != '\0');
-        return;
+        return false;
     }
-    for (uint32_t i = 0; i < snapshot.sections_count; i++) {
-        struct kv_store *store = NULL;
-        rc = kv_snapshot_build(&snapshot, i, NOW_MS, &store, error);
+    ret_loaded->whole = true;
+    for (uint32_t i = 0; i < ret_loaded->snapshot.sections_count; i++) {
+        struct kv_store **store = &ret_loaded->stores[i];
+        rc = kv_snapshot_build(&ret_loaded->snapshot, i, NOW_MS, store, error);
         if (rc < 0) {
-            REQUIRE(rc == -EBADMSG && error[0] != '\0');
+            REQUIRE(rc == -EBADMSG && error[0] != '\0' && *store == NULL);
+            ret_loaded->whole = false;
             continue;
         }
-        REQUIRE(kv_store_count(store) <= snapshot.sections[i].entries);
-        REQUIRE(kv_store_count(store) <= size / SNAPSHOT_RECORD_BYTES);
-        kv_store_destroy(store);
+        REQUIRE(kv_store_count(*store) <= ret_loaded->snapshot.sections[i].entries);
+        REQUIRE(kv_store_count(*store) <= size / SNAPSHOT_RECORD_BYTES);
     }
-    kv_snapshot_close(&snapshot);
+    return true;
+}
+
+static void unload(struct loaded *loaded)
+{
+    for (uint32_t i = 0; i < loaded->snapshot.sections_count; i++)
+        kv_store_destroy(loaded->stores[i]);
+    kv_snapshot_close(&loaded->snapshot);
+}
+
+static void add_entry(const struct kv_entry *entry, void *writer)
+{
+    kv_snapshot_add(writer, entry);
+}
+
+static void save(const char *path, struct loaded *loaded)
+{
+    struct kv_snapshot_writer *writer = NULL;
+    REQUIRE(kv_snapshot_writer_create(path, loaded->snapshot.created_ms, &writer) == 0);
+    for (uint32_t i = 0; i < loaded->snapshot.sections_count; i++) {
+        struct kv_image *image = NULL;
+        REQUIRE(kv_image_begin(loaded->stores[i], &image) == 0);
+        kv_snapshot_begin_section(writer, loaded->snapshot.sections[i].database);
+        while (kv_image_slice(image, 3, add_entry, writer))
+            ;
+        kv_snapshot_end_section(writer);
+        kv_image_detach(loaded->stores[i], image);
+        kv_image_free(image);
+    }
+    REQUIRE(kv_snapshot_writer_finish(writer) == 0);
+    REQUIRE(kv_snapshot_writer_publish(writer) == 0);
+    kv_snapshot_writer_destroy(writer);
+}
+
+static void check_entry(const struct kv_entry *entry, void *other)
+{
+    struct kv_str key = {kv_entry_key(entry), entry->key_length};
+    const struct kv_entry *twin = kv_store_get(other, key, NOW_MS);
+    REQUIRE(twin != NULL);
+    REQUIRE(twin->expire_at_ms == entry->expire_at_ms);
+    REQUIRE(twin->value_length == entry->value_length);
+    REQUIRE(memcmp(kv_entry_value(twin), kv_entry_value(entry), entry->value_length) == 0);
+}
+
+static void check_same(const struct loaded *first, const struct loaded *second)
+{
+    REQUIRE(second->whole);
+    REQUIRE(second->snapshot.sections_count == first->snapshot.sections_count);
+    REQUIRE(second->snapshot.created_ms == first->snapshot.created_ms);
+    for (uint32_t i = 0; i < first->snapshot.sections_count; i++) {
+        uint64_t cursor = 0, count = kv_store_count(first->stores[i]);
+        REQUIRE(second->snapshot.sections[i].database == first->snapshot.sections[i].database);
+        REQUIRE(second->snapshot.sections[i].entries == count);
+        REQUIRE(kv_store_count(second->stores[i]) == count);
+        while (kv_store_walk(first->stores[i], &cursor, 16, NOW_MS, check_entry, second->stores[i]))
+            ;
+    }
+}
+
+/* In memory where there is such a folder: a file is flushed to its disk each time. */
+static void check_saved_again(struct loaded *first)
+{
+    char folder[] = "/dev/shm/lanex-fuzz-XXXXXX", other[] = "/tmp/lanex-fuzz-XXXXXX";
+    char path[64];
+    struct loaded second;
+    struct stat status;
+    const char *made = mkdtemp(folder);
+    if (!made)
+        made = mkdtemp(other);
+    REQUIRE(made);
+    snprintf(path, sizeof path, "%s/again", made);
+    save(path, first);
+    REQUIRE(stat(path, &status) == 0);
+    REQUIRE(load(path, (size_t)status.st_size, &second));
+    check_same(first, &second);
+    unload(&second);
+    REQUIRE(unlink(path) == 0);
+    REQUIRE(rmdir(made) == 0); /* nothing else was left there */
+}
+
+static void check_file(int fd, size_t size)
+{
+    char path[64];
+    struct loaded loaded;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (!load(path, size, &loaded))
+        return;
+    if (loaded.whole)
+        check_saved_again(&loaded);
+    unload(&loaded);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
