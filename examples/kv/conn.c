@@ -10,19 +10,20 @@
 #define INPUT_CAPACITY_FIRST (16u * 1024u)
 /* An empty input buffer over this size is given back. */
 #define INPUT_KEPT_MAX (64u * 1024u)
-/* Bytes and time for which a client is listened to after its last answer: enough for one that is
-   in the middle of a request that was refused. */
+/* Bytes for which a client is listened to after its last answer: enough for one that is in the
+   middle of a request that was refused. */
 #define LINGER_BYTES_MAX (128u * 1024u * 1024u)
-#define LINGER_NS        UINT64_C(1000000000)
 
 void kv_conn_open(struct kv_server *server, int fd)
 {
     static const char full[] = "-ERR max number of clients reached\r\n";
     struct kv_conn *conn = NULL;
-    if (server->conns_count >= server->options.clients_max || server->stopping)
+    if (server->conns_count >= server->options.clients_max || server->stopping) {
         (void)send(fd, full, sizeof full - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    else
+        server->closed.too_many++;
+    } else {
         conn = calloc(1, sizeof *conn);
+    }
     if (!conn) {
         close(fd);
         return;
@@ -43,6 +44,7 @@ void kv_conn_open(struct kv_server *server, int fd)
         conn->next->previous = conn;
     server->conns = conn;
     server->conns_count++;
+    kv_limits_received(conn);
     kv_net_watch(server, conn);
     kv_conn_advance(conn);
 }
@@ -102,7 +104,7 @@ static bool make_room(struct kv_conn *conn, size_t more)
 }
 
 /* A plain close would leave a client that goes on sending to wait for a window for a minute. */
-static void reset(struct kv_conn *conn)
+void kv_conn_reset(struct kv_conn *conn)
 {
     struct linger none = {.l_onoff = 1};
     (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
@@ -114,11 +116,12 @@ void kv_conn_received(struct kv_conn *conn, const char *bytes, size_t length)
     if (conn->state == KV_CONN_LINGERING) {
         conn->lingered += length;
         if (conn->lingered > LINGER_BYTES_MAX)
-            reset(conn);
+            kv_conn_reset(conn);
         return;
     }
     if (conn->state != KV_CONN_OPEN)
         return;
+    kv_limits_received(conn);
     if (!make_room(conn, length)) {
         kv_conn_close(conn);
         return;
@@ -275,8 +278,11 @@ static void work_off(struct kv_conn *conn)
 {
     struct kv_group *group = &conn->group;
     while (conn->state == KV_CONN_OPEN && !conn->close_after && conn->out_bytes < KV_OUTPUT_HIGH) {
-        if (!hold_next(conn))
+        if (!hold_next(conn)) {
+            if (conn->input_ended) /* a request that is not whole never will be */
+                conn->state = KV_CONN_FINISHING;
             return;
+        }
         if (conn->parse_failed || answered_here(conn)) {
             if (group->count > 0)
                 return;
@@ -299,9 +305,9 @@ static void update_receiving(struct kv_conn *conn)
 {
     size_t waiting = conn->input_length - conn->input_begin;
     bool held_up = conn->group.count > 0 || conn->out_bytes >= KV_OUTPUT_HIGH;
-    bool wanted =
-        conn->state == KV_CONN_LINGERING || (conn->state == KV_CONN_OPEN && !conn->close_after &&
-                                             !(held_up && waiting >= KV_INPUT_HIGH));
+    bool wanted = conn->state == KV_CONN_LINGERING ||
+                  (conn->state == KV_CONN_OPEN && !conn->close_after && !conn->input_ended &&
+                   !(held_up && waiting >= KV_INPUT_HIGH));
     if (wanted && !conn->receiving)
         kv_net_receive(conn->server, conn);
     else if (!wanted && conn->state == KV_CONN_OPEN && conn->receiving && !conn->cancelling)
@@ -314,15 +320,10 @@ static void settle(struct kv_conn *conn)
     if (conn->state == KV_CONN_OPEN && conn->close_after)
         conn->state = KV_CONN_FINISHING;
     if (conn->state == KV_CONN_FINISHING && conn->group.count == 0 && !conn->out_first) {
-        if (!conn->close_after) {
+        if (conn->close_after && !conn->input_ended)
+            kv_conn_linger(conn);
+        else
             kv_conn_close(conn);
-        } else {
-            /* A close with bytes unread would make the kernel throw the last answer away. */
-            shutdown(conn->fd, SHUT_WR);
-            conn->state = KV_CONN_LINGERING;
-            conn->linger_by_ns = kv_now_ns() + LINGER_NS;
-            kv_net_want_tick(conn->server);
-        }
     }
 }
 
@@ -332,7 +333,7 @@ void kv_conn_advance(struct kv_conn *conn)
     if (!group->task.in_flight) {
         if (group->count == 0)
             work_off(conn);
-        bool may_submit = !conn->gone && conn->state != KV_CONN_CLOSED;
+        bool may_submit = conn->state != KV_CONN_CLOSED;
         if (group->count > 0 && may_submit && conn->out_bytes < KV_OUTPUT_HIGH)
             kv_group_submit(conn);
         else if (group->count > 0 && !may_submit)
@@ -363,10 +364,7 @@ void kv_conn_end_of_input(struct kv_conn *conn)
         kv_conn_close(conn);
         return;
     }
-    conn->close_after = false; /* it said its last: no need to linger */
-    conn->gone = true;
-    conn->state = KV_CONN_FINISHING;
-    kv_group_cancel(conn);
+    conn->input_ended = true;
 }
 
 void kv_conn_broken(struct kv_conn *conn)
@@ -376,20 +374,16 @@ void kv_conn_broken(struct kv_conn *conn)
 
 void kv_conn_sent(struct kv_conn *conn, int result)
 {
-    if (result < 0)
+    if (result < 0) {
         kv_conn_close(conn);
-    else
+    } else {
         kv_out_sent(conn, (size_t)result);
+        kv_limits_sent(conn, (size_t)result);
+    }
 }
 
 void kv_conn_finish(struct kv_conn *conn)
 {
     if (conn->state == KV_CONN_OPEN)
         conn->state = KV_CONN_FINISHING;
-}
-
-void kv_conn_tick(struct kv_conn *conn, uint64_t now_ns)
-{
-    if (conn->state == KV_CONN_LINGERING && now_ns >= conn->linger_by_ns)
-        reset(conn);
 }

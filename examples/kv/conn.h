@@ -8,11 +8,13 @@
  *
  * Memory: input is read only while the requests before it are being worked off, or until
  * KV_INPUT_HIGH bytes wait; a single request is bounded by its own limits. While KV_OUTPUT_HIGH
- * bytes of answers wait for the client, none of its further requests is begun.
+ * bytes of answers wait for the client, none of its further requests is begun. One that does not
+ * fetch them is closed after a while (conn_limits.c).
  */
 #ifndef KV_CONN_H
 #define KV_CONN_H
 
+#include "pace.h"
 #include "server.h"
 
 #define KV_INPUT_HIGH  (256u * 1024u)
@@ -34,6 +36,7 @@ struct kv_info {
     int64_t now_ms;
     uint32_t clients;
     uint64_t connections_ever, commands_ever;
+    struct kv_closed closed;
     struct kv_lane_figures lanes[KV_STATS];
 };
 
@@ -100,19 +103,22 @@ struct kv_conn {
     bool receiving;      /* the multishot receive is armed */
     bool cancelling;     /* and is being cancelled */
     bool sending;
-    bool gone;        /* the client ended its side */
+    bool input_ended; /* the client ended its side; it may still wait for answers */
     bool close_after; /* QUIT, a protocol error: finish behind the answers so far */
     size_t lingered;  /* bytes thrown away */
     uint64_t linger_by_ns;
+
+    uint64_t moved_ns; /* when a byte last came or went; kept if there is an idle time-out */
+    struct kv_pace pace;
 };
 
 /* Takes over the descriptor, also on failure. */
 void kv_conn_open(struct kv_server *server, int fd);
 /* Bytes arrived. */
 void kv_conn_received(struct kv_conn *conn, const char *bytes, size_t length);
-/* The client ended its side: what it has queued is cancelled, what it was answered is sent. */
+/* The client ended its side: what it has asked for so far is still answered. */
 void kv_conn_end_of_input(struct kv_conn *conn);
-/* The connection broke. */
+/* The connection broke: what it has queued is cancelled. */
 void kv_conn_broken(struct kv_conn *conn);
 /* Sent bytes, or -errno. */
 void kv_conn_sent(struct kv_conn *conn, int result);
@@ -122,8 +128,19 @@ void kv_conn_advance(struct kv_conn *conn);
 void kv_conn_finish(struct kv_conn *conn);
 /* At once. */
 void kv_conn_close(struct kv_conn *conn);
-/* Ends a lingering connection whose time is over. */
-void kv_conn_tick(struct kv_conn *conn, uint64_t now_ns);
+/* Likewise, and the kernel forgets what it has of it. */
+void kv_conn_reset(struct kv_conn *conn);
+
+/* ---- conn_limits.c: how long, and with how much, a client is waited for ---- */
+void kv_conn_linger(struct kv_conn *conn);
+/* A byte came; also for a new connection. */
+void kv_limits_received(struct kv_conn *conn);
+/* Answers were added to those that wait: too many of them, and the connection is closed. */
+void kv_limits_queued(struct kv_conn *conn);
+/* So many bytes went. */
+void kv_limits_sent(struct kv_conn *conn, size_t length);
+/* Closes those whose time is over; with each tick of the timer. */
+void kv_limits_tick(struct kv_server *server);
 
 /* ---- output.c ---- */
 void kv_out_append(struct kv_conn *conn, const char *bytes, size_t length);

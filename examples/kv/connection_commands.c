@@ -119,12 +119,24 @@ static void run_command(struct kv_conn *conn, const struct kv_call *call)
 static void config_get(const struct kv_conn *conn, const struct kv_call *call)
 {
     const struct kv_options *options = &conn->server->options;
-    char port[16], clients[16];
+    char port[16], clients[16], idle[16], keepalive[16], output[80];
     snprintf(port, sizeof port, "%u", options->port);
     snprintf(clients, sizeof clients, "%u", options->clients_max);
+    snprintf(idle, sizeof idle, "%u", options->idle_s);
+    snprintf(keepalive, sizeof keepalive, "%u", options->keepalive_s);
+    snprintf(output, sizeof output, "normal %zu %zu %u", options->output_hard, options->output_soft,
+             options->output_soft_s);
     const char *const parameters[][2] = {
-        {"appendonly", "no"}, {"bind", options->bind}, {"databases", "16"}, {"maxclients", clients},
-        {"maxmemory", "0"},   {"port", port},          {"save", ""},        {"timeout", "0"},
+        {"appendonly", "no"},
+        {"bind", options->bind},
+        {"client-output-buffer-limit", output},
+        {"databases", "16"},
+        {"maxclients", clients},
+        {"maxmemory", "0"},
+        {"port", port},
+        {"save", ""},
+        {"tcp-keepalive", keepalive},
+        {"timeout", idle},
     };
     size_t count = sizeof parameters / sizeof *parameters, found = 0;
     for (int pass = 0; pass < 2; pass++) {

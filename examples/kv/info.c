@@ -12,6 +12,7 @@ void kv_info_fill(const struct kv_server *server, struct kv_info *info)
         .clients = server->conns_count,
         .connections_ever = server->conns_ever,
         .commands_ever = server->commands_ever,
+        .closed = server->closed,
     };
     for (unsigned i = 0; i < KV_STATS; i++) {
         const struct kv_lane_stats *stats = &server->stats[i];
@@ -88,6 +89,9 @@ static void write_stats(struct kv_db *db, const struct kv_info *info, struct kv_
     (void)db;
     line_u64(text, "total_connections_received", info->connections_ever);
     line_u64(text, "total_commands_processed", info->commands_ever);
+    line_u64(text, "rejected_connections", info->closed.too_many);
+    line_u64(text, "client_output_buffer_limit_disconnections", info->closed.output);
+    line_u64(text, "idle_timeout_disconnections", info->closed.idle);
 }
 
 static void write_lane(struct kv_db *db, unsigned lane, const struct kv_lane_figures *figures,

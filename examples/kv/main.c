@@ -138,6 +138,7 @@ int main(int argc, char **argv)
     if (!server)
         return EXIT_FAILURE;
     memset(server, 0, sizeof *server);
+    server->conns_due_ns = KV_NEVER_NS;
     kv_options_parse(argc, argv, &server->options);
     raise_descriptor_limit();
     int rc = start(server);

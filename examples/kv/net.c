@@ -25,6 +25,8 @@
 #define BUFFER_GROUP 0
 #define BACKLOG      511
 #define TICK_NS      100000000L
+/* Unanswered questions of TCP's keep-alive before the peer counts as gone. */
+#define KEEPALIVE_PROBES 3
 /* How long answers under way may take when the server is asked to end. */
 #define STOP_NS UINT64_C(2000000000)
 
@@ -317,13 +319,27 @@ int kv_net_listen(struct kv_server *server, uint16_t *ret_port)
 
 /* ---- events ---- */
 
+/* Each is for the better only: a socket that refuses one does without. */
+static void set_socket_options(const struct kv_server *server, int fd)
+{
+    int one = 1, idle = (int)server->options.keepalive_s;
+    int interval = idle / KEEPALIVE_PROBES > 0 ? idle / KEEPALIVE_PROBES : 1;
+    int probes = KEEPALIVE_PROBES;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (idle == 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+}
+
 static void on_accept(struct kv_server *server, const struct io_uring_cqe *cqe)
 {
     if (!(cqe->flags & IORING_CQE_F_MORE))
         server->net->accepting = false;
     if (cqe->res >= 0) {
-        int one = 1;
-        setsockopt(cqe->res, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        set_socket_options(server, cqe->res);
         kv_conn_open(server, cqe->res);
     }
     if (server->net->accepting || server->stopping)
@@ -367,19 +383,10 @@ static void on_watch(struct kv_server *server, struct kv_conn *conn)
 
 static void on_tick(struct kv_server *server)
 {
-    uint64_t now_ns = kv_now_ns();
     server->net->ticking = false;
     if (!server->net->accepting && !server->stopping)
         arm_accept(server->net);
-    struct kv_conn *next;
-    for (struct kv_conn *conn = server->conns; conn; conn = next) {
-        next = conn->next;
-        if (conn->state != KV_CONN_LINGERING)
-            continue;
-        kv_net_want_tick(server);
-        kv_conn_tick(conn, now_ns);
-        kv_conn_advance(conn);
-    }
+    kv_limits_tick(server);
     kv_chores_tick(server);
 }
 

@@ -8,6 +8,10 @@
 
 #include "resp.h"
 
+/* The most that options take. */
+#define BYTES_MAX   (INT64_C(1) << 40)
+#define SECONDS_MAX 1000000000
+
 const char *argp_program_version = "lanex-kv 0.1.0";
 
 enum {
@@ -15,6 +19,11 @@ enum {
     KEY_BULK,
     KEY_REQUEST,
     KEY_OUTPUT,
+    KEY_OUTPUT_HARD,
+    KEY_OUTPUT_SOFT,
+    KEY_OUTPUT_SOFT_S,
+    KEY_IDLE,
+    KEY_KEEPALIVE,
     KEY_POLICY,
     KEY_PROMOTION,
     KEY_DISPATCH,
@@ -30,6 +39,18 @@ static const struct argp_option option_table[] = {
     {"max-bulk", KEY_BULK, "BYTES", 0, "longest argument, up to 536870912 (67108864)", 1},
     {"max-request", KEY_REQUEST, "BYTES", 0, "longest request, up to 1073741824 (134217728)", 1},
     {"max-output", KEY_OUTPUT, "BYTES", 0, "longest answer (268435456)", 1},
+    {"output-hard", KEY_OUTPUT_HARD, "BYTES", 0,
+     "a client that leaves more than this unfetched is closed at once; 0: none is (536870912)", 1},
+    {"output-soft", KEY_OUTPUT_SOFT, "BYTES", 0,
+     "a client that leaves more than this unfetched must fetch as much in --output-soft-seconds, "
+     "or "
+     "is closed; 0: need not (1048576)",
+     1},
+    {"output-soft-seconds", KEY_OUTPUT_SOFT_S, "S", 0, "time for the soft limit (60)", 1},
+    {"idle-timeout", KEY_IDLE, "S", 0,
+     "a client that neither sends nor fetches anything for so long is closed; 0: never (0)", 1},
+    {"keepalive", KEY_KEEPALIVE, "S", 0,
+     "after so long without a byte TCP looks whether the peer is there; 0: never (300)", 1},
     {"policy", KEY_POLICY, "NAME", 0, "reads_first (default) or arrival", 2},
     {"promotion-ms", KEY_PROMOTION, "MS", 0,
      "reads_first: age at which a waiting write stops new reads (2)", 2},
@@ -50,6 +71,31 @@ static uint64_t number(struct argp_state *state, const char *text, int64_t low, 
     return (uint64_t)value;
 }
 
+/* How long and how much is waited for a client. */
+static error_t parse_patience(int key, char *text, struct argp_state *state)
+{
+    struct kv_options *options = state->input;
+    switch (key) {
+    case KEY_OUTPUT_HARD:
+        options->output_hard = number(state, text, 0, BYTES_MAX);
+        return 0;
+    case KEY_OUTPUT_SOFT:
+        options->output_soft = number(state, text, 0, BYTES_MAX);
+        return 0;
+    case KEY_OUTPUT_SOFT_S:
+        options->output_soft_s = (uint32_t)number(state, text, 1, SECONDS_MAX);
+        return 0;
+    case KEY_IDLE:
+        options->idle_s = (uint32_t)number(state, text, 0, SECONDS_MAX);
+        return 0;
+    case KEY_KEEPALIVE:
+        options->keepalive_s = (uint32_t)number(state, text, 0, KV_KEEPALIVE_S_MAX);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
 static error_t parse_limit(int key, char *text, struct argp_state *state)
 {
     struct kv_options *options = state->input;
@@ -64,10 +110,10 @@ static error_t parse_limit(int key, char *text, struct argp_state *state)
         options->request_max = (uint32_t)number(state, text, 1024, KV_REQUEST_MAX);
         return 0;
     case KEY_OUTPUT:
-        options->output_max = number(state, text, 1024, INT64_C(1) << 40);
+        options->output_max = number(state, text, 1024, BYTES_MAX);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_patience(key, text, state);
     }
 }
 
@@ -144,6 +190,10 @@ void kv_options_parse(int argc, char **argv, struct kv_options *ret_options)
         .bulk_max = KV_BULK_MAX_DEFAULT,
         .request_max = KV_REQUEST_MAX_DEFAULT,
         .output_max = KV_OUTPUT_MAX_DEFAULT,
+        .output_hard = KV_OUTPUT_HARD_DEFAULT,
+        .output_soft = KV_OUTPUT_SOFT_DEFAULT,
+        .output_soft_s = KV_OUTPUT_SOFT_S_DEFAULT,
+        .keepalive_s = KV_KEEPALIVE_S_DEFAULT,
         .policy = LANEX_POLICY_READS_FIRST,
         .promotion_ms = KV_PROMOTION_MS_DEFAULT,
     };

@@ -64,6 +64,7 @@ void kv_out_append(struct kv_conn *conn, const char *bytes, size_t length)
     memcpy(last->data + last->length, bytes, length);
     last->length += length;
     conn->out_bytes += length;
+    kv_limits_queued(conn);
 }
 
 void kv_out_take(struct kv_conn *conn, struct kv_reply *reply)
@@ -84,6 +85,7 @@ void kv_out_take(struct kv_conn *conn, struct kv_reply *reply)
     conn->out_bytes += reply->length;
     enqueue(conn, chunk);
     kv_reply_init(reply, reply->limit);
+    kv_limits_queued(conn);
 }
 
 void kv_out_start(struct kv_conn *conn)

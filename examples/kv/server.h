@@ -9,6 +9,7 @@
  *     main.c             start, load, run, leave
  *     net.c              the ring: accept, receive, send, timer, signals
  *     conn.c, output.c   a connection: bytes to requests to groups, answers to bytes
+ *     conn_limits.c      how long and how much a client may make the server wait
  *     connection_commands.c, client_command.c   commands that touch no database
  *     exec.c             groups as jobs: submission, bodies, completions
  *     chores.c           expiry, and freeing of flushed memory, as maintenance
@@ -71,6 +72,13 @@ struct kv_db {
 
 struct kv_net; /* net.c */
 
+/* Clients that the server sent away, ever, by reason. */
+struct kv_closed {
+    uint64_t too_many; /* over --max-clients */
+    uint64_t output;   /* did not fetch their answers */
+    uint64_t idle;
+};
+
 struct kv_server {
     struct kv_options options;
     lanex_executor *executor;
@@ -83,6 +91,8 @@ struct kv_server {
     uint32_t conns_count;
     uint64_t conns_ever;
     uint64_t commands_ever;
+    struct kv_closed closed;
+    uint64_t conns_due_ns; /* no connection's time is over before; KV_NEVER_NS: none has any */
 
     uint32_t batch_count;
     lanex_submission batch[KV_BATCH_MAX];
@@ -103,7 +113,8 @@ struct kv_server {
 
 /* ---- time ---- */
 uint64_t kv_now_ns(void); /* CLOCK_MONOTONIC */
-int64_t kv_now_ms(void);  /* Unix time */
+#define KV_NEVER_NS UINT64_MAX
+int64_t kv_now_ms(void); /* Unix time */
 
 /* ---- exec.c ---- */
 /* Queues a job for the batch; `done` will be called for it. options: lane, class, run, install. */

@@ -7,6 +7,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from run_test import REPORT  # pylint: disable=wrong-import-position
 
 IO_URING_SETUP = 425  # the system call
+TCP_REPAIR = 19  # linux/tcp.h
 LIVENESS_S = 60  # a bound on hangs, no measure of speed
 READY = re.compile(r"ready on (\S+):(\d+) with (\d+) workers")
 
@@ -46,8 +48,12 @@ def encode(*words):
 class Client:
     """One connection."""
 
-    def __init__(self, port, timeout=LIVENESS_S):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, port, timeout=LIVENESS_S, receive_buffer=0):
+        self.socket = socket.socket()
+        self.socket.settimeout(timeout)
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""  # buffer[at:] is not used up
         self.at = 0
@@ -60,6 +66,19 @@ class Client:
 
     def close(self):
         self.socket.close()
+
+    def reset(self):
+        """Breaks off: not an end of what is sent, after which answers may still be waited for."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+    def vanish(self):
+        """As if its machine had gone: the server is told nothing. Raises PermissionError."""
+        self.socket.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+        self.close()
+
+    def end_sending(self):
+        self.socket.shutdown(socket.SHUT_WR)
 
     def send(self, data):
         self.socket.sendall(data)
@@ -182,8 +201,8 @@ class Server:
         self.output.seek(0)
         return self.output.read().decode("utf-8", "replace")
 
-    def client(self):
-        return Client(self.port)
+    def client(self, **options):
+        return Client(self.port, **options)
 
     def alive(self):
         return self.process.poll() is None
