@@ -164,8 +164,8 @@ static int take(struct reader *reader, void *to, size_t length)
 }
 
 /* One record into the store. `scratch` holds key and value, and grows to what really is there. */
-static int take_record(struct reader *reader, struct kv_store *store, int64_t now_ms,
-                       char **scratch, size_t *scratch_bytes, char *ret_error)
+static int take_record(struct reader *reader, struct kv_store *store, char **scratch,
+                       size_t *scratch_bytes, char *ret_error)
 {
     unsigned char record[SNAPSHOT_RECORD_BYTES];
     int rc = take(reader, record, sizeof record);
@@ -191,10 +191,8 @@ static int take_record(struct reader *reader, struct kv_store *store, int64_t no
         return rc == -EBADMSG ? refuse(ret_error, "a record is cut off") : rc;
     struct kv_str key = {*scratch, (size_t)key_bytes};
     struct kv_str value = {*scratch + key_bytes, (size_t)value_bytes};
-    if (kv_store_get(store, key, INT64_MIN))
+    if (kv_store_get(store, key, INT64_MIN)) /* a time at which nothing has expired */
         return refuse(ret_error, "a key stands twice in a section");
-    if (expiry != SNAPSHOT_NO_EXPIRY && expiry <= now_ms)
-        return 0;
     return kv_store_set(store, key, value, expiry == SNAPSHOT_NO_EXPIRY ? KV_TIME_NEVER : expiry);
 }
 
@@ -205,7 +203,7 @@ static int build(const struct kv_snapshot_section *section, struct reader *reade
     size_t scratch_bytes = 0;
     int rc = 0;
     for (uint64_t i = 0; i < section->entries && rc == 0; i++)
-        rc = take_record(reader, store, now_ms, &scratch, &scratch_bytes, ret_error);
+        rc = take_record(reader, store, &scratch, &scratch_bytes, ret_error);
     free(scratch);
     if (rc < 0)
         return rc;
@@ -218,6 +216,8 @@ static int build(const struct kv_snapshot_section *section, struct reader *reade
     snapshot_hash_end(&reader->hash, sum);
     if (memcmp(sum, want, sizeof sum) != 0)
         return refuse(ret_error, "a section's checksum is wrong");
+    /* Only now: a key that has expired must not stand twice either. */
+    (void)kv_store_expire_due(store, now_ms, UINT32_MAX);
     return 0;
 }
 

@@ -230,6 +230,42 @@ Test(kv_snapshot, a_lying_record_is_refused_before_memory_is_taken, .init = begi
     cr_assert_str_eq(error, "a record claims more bytes than are left");
 }
 
+/* A section of one key, which expires at each of these times in turn. */
+static void write_repeated(const int64_t *expiries, size_t count)
+{
+    struct kv_snapshot_writer *writer = NULL;
+    cr_assert_eq(kv_snapshot_writer_create(path, NOW_MS, &writer), 0);
+    kv_snapshot_begin_section(writer, 0);
+    for (size_t i = 0; i < count; i++) {
+        struct kv_store *store = NULL;
+        uint64_t cursor = 0;
+        cr_assert_eq(kv_store_create(&store), 0);
+        set(store, 1, i, expiries[i]);
+        cr_assert(!kv_store_walk(store, &cursor, 1, 0, add_entry, writer));
+        kv_store_destroy(store);
+    }
+    kv_snapshot_end_section(writer);
+    cr_assert_eq(kv_snapshot_writer_finish(writer), 0);
+    cr_assert_eq(kv_snapshot_writer_publish(writer), 0);
+    kv_snapshot_writer_destroy(writer);
+}
+
+Test(kv_snapshot, a_repeated_key_is_refused_though_it_has_expired, .init = begin, .fini = end)
+{
+    const int64_t times[] = {NOW_MS, NOW_MS + 1, KV_TIME_NEVER};
+    for (size_t first = 0; first < 3; first++) {
+        char error[KV_SNAPSHOT_ERROR_MAX];
+        write_repeated(&times[first], 1);
+        cr_assert_eq(read_file(error), 0, "%s", error);
+        for (size_t second = 0; second < 3; second++) {
+            const int64_t both[] = {times[first], times[second]};
+            write_repeated(both, 2);
+            cr_assert_eq(read_file(error), -EBADMSG, "%zu, then %zu", first, second);
+            cr_assert_str_eq(error, "a key stands twice in a section");
+        }
+    }
+}
+
 Test(kv_snapshot, what_is_no_file_is_refused, .init = begin, .fini = end)
 {
     char error[KV_SNAPSHOT_ERROR_MAX];
