@@ -1,6 +1,6 @@
 /*
- * The snapshot reader: whatever the file says, it is read or refused with a reason; and what was
- * read, saved again and read again, is the same.
+ * The snapshot reader: whatever the file says, it is read or refused with a reason; what was read
+ * is what stands in the file, each key once; and saved again and read again, it is the same.
  *
  * If the first input byte is odd, the rest is a file whose checksums are made right first, since
  * no mutation would get past them otherwise.
@@ -85,6 +85,46 @@ static bool load(const char *path, size_t size, struct loaded *ret_loaded)
     return true;
 }
 
+/* One record of a section that was taken; returns where the next one begins. */
+static const unsigned char *check_record(const unsigned char *at, struct kv_store *store,
+                                         struct kv_store *seen, uint64_t *live)
+{
+    struct kv_str key = {(const char *)at + SNAPSHOT_RECORD_BYTES, get_u32(at)};
+    struct kv_str value = {key.bytes + key.length, get_u32(at + 4)};
+    int64_t expiry = (int64_t)get_u64(at + 8);
+    bool expired = expiry != SNAPSHOT_NO_EXPIRY && expiry <= NOW_MS;
+    const struct kv_entry *entry = kv_store_get(store, key, NOW_MS);
+    REQUIRE(kv_store_get(seen, key, NOW_MS) == NULL);
+    REQUIRE(kv_store_set(seen, key, (struct kv_str){NULL, 0}, KV_TIME_NEVER) == 0);
+    REQUIRE(expired == (entry == NULL));
+    if (entry) {
+        REQUIRE(entry->value_length == value.length);
+        REQUIRE(memcmp(kv_entry_value(entry), value.bytes, value.length) == 0);
+        REQUIRE(entry->expire_at_ms == (expiry == SNAPSHOT_NO_EXPIRY ? KV_TIME_NEVER : expiry));
+        ++*live;
+    }
+    return (const unsigned char *)value.bytes + value.length;
+}
+
+/* What was taken against the file's own words. */
+static void check_taken(const struct loaded *loaded, const unsigned char *file)
+{
+    for (uint32_t i = 0; i < loaded->snapshot.sections_count; i++) {
+        const struct kv_snapshot_section *section = &loaded->snapshot.sections[i];
+        const unsigned char *at = file + section->offset;
+        struct kv_store *seen = NULL;
+        uint64_t live = 0;
+        if (!loaded->stores[i])
+            continue;
+        REQUIRE(kv_store_create(&seen) == 0);
+        for (uint64_t entry = 0; entry < section->entries; entry++)
+            at = check_record(at, loaded->stores[i], seen, &live);
+        REQUIRE(at == file + section->offset + section->bytes);
+        REQUIRE(live == kv_store_count(loaded->stores[i]));
+        kv_store_destroy(seen);
+    }
+}
+
 static void unload(struct loaded *loaded)
 {
     for (uint32_t i = 0; i < loaded->snapshot.sections_count; i++)
@@ -162,13 +202,14 @@ static void check_saved_again(struct loaded *first)
     REQUIRE(rmdir(made) == 0); /* nothing else was left there */
 }
 
-static void check_file(int fd, size_t size)
+static void check_file(int fd, const unsigned char *file, size_t size)
 {
     char path[64];
     struct loaded loaded;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (!load(path, size, &loaded))
         return;
+    check_taken(&loaded, file);
     if (loaded.whole)
         check_saved_again(&loaded);
     unload(&loaded);
@@ -188,7 +229,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = memfd_create("snapshot", MFD_CLOEXEC);
     REQUIRE(fd >= 0);
     REQUIRE(write(fd, file, length) == (ssize_t)length);
-    check_file(fd, length);
+    check_file(fd, file, length);
     close(fd);
     free(file);
     return 0;
