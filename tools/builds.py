@@ -24,6 +24,15 @@ BUILDS = {
     # Counters that threads share; no bench, which would take the time for nothing.
     "coverage": ("gcc", ["-Db_coverage=true", "-Dc_args=-fprofile-update=atomic", "-Dbench=false"]),
     "fuzz": ("clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined"] + SANITIZED),
+    "fuzz-coverage": (
+        "clang",
+        [
+            "-Dfuzz=true",
+            "-Dbench=false",
+            "-Dc_args=-fprofile-instr-generate -fcoverage-mapping",
+            "-Dc_link_args=-fprofile-instr-generate",
+        ],
+    ),
 }
 
 # Lines shown of a failing step or test; its log has all.
