@@ -18,14 +18,16 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.join(ROOT, "build", "fuzz-coverage")
 
 # Target -> files that it is about (folders end with a slash), and the least share of lines in percent.
+# What is left of src/admission are the views, which look at the state from outside, and shutdown; of the
+# snapshot's writer, disks that fail. Those have tests of their own (unit, sim, fault).
 KV = "examples/kv/"
 TARGETS = {
-    "admission": (["src/admission/"], 90),
+    "admission": (["src/admission/"], 80),
     "commands": ([KV + name for name in (
-        "command_set.c", "command_table.c", "commands_read.c", "commands_write.c", "glob.c",
-        "reply.c")], 90),
-    "resp": ([KV + "inline.c", KV + "resp.c"], 90),
-    "snapshot": ([KV + "snapshot_read.c", KV + "snapshot_write.c", KV + "image.c"], 75),
+        "command_set.c", "command_table.c", "commands_read.c", "commands_write.c", "glob.c", "image.c",
+        "reply.c")], 92),
+    "resp": ([KV + "inline.c", KV + "resp.c"], 92),
+    "snapshot": ([KV + "snapshot_read.c", KV + "snapshot_write.c"], 82),
 }
 
 
