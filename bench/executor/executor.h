@@ -18,7 +18,6 @@ lanex_executor_options bench_executor_options(void);
 /* Of what the executor counts itself, per job since the last call. */
 void bench_report_counters(uint64_t jobs);
 
-void bench_locks(void);
 void bench_sinks(void);
 
 #endif
