@@ -15,9 +15,6 @@ int bench_check(int rc, const char *what);
 /* What start asks for: many-core profile, so that the caps are not what is measured. */
 lanex_executor_options bench_executor_options(void);
 
-/* Of what the executor counts itself, per job since the last call. */
-void bench_report_counters(uint64_t jobs);
-
 void bench_sinks(void);
 
 #endif

@@ -163,6 +163,32 @@ static void actor_free(struct bench_actor *bench_actor)
     lanex_actor_unref(actor);
 }
 
+static lanex_counters counters;
+
+static void counters_begin(void)
+{
+    counters.size = sizeof counters;
+    bench_check(lanex_executor_counters(bench_executor, &counters), "counters");
+}
+
+static void counters_report(long jobs)
+{
+    lanex_counters before = counters;
+    uint64_t wakes;
+
+    counters_begin();
+    wakes = counters.wakes - before.wakes;
+    bench_report("wakes_per_job", (double)wakes / (double)jobs, "1");
+    bench_report("wakes_in_vain",
+                 wakes == 0 ? 0
+                            : (double)(counters.wakes_without_work - before.wakes_without_work) /
+                                  (double)wakes,
+                 "1");
+    bench_report("turns_per_job", (double)(counters.turns - before.turns) / (double)jobs, "1");
+    bench_report("messages_per_job",
+                 (double)(counters.ring_messages - before.ring_messages) / (double)jobs, "1");
+}
+
 const struct bench_traits bench_traits = {
     .name = "lanex",
     .start = start,
@@ -170,4 +196,6 @@ const struct bench_traits bench_traits = {
     .actor_new = actor_new,
     .actor_free = actor_free,
     .call = call,
+    .counters_begin = counters_begin,
+    .counters_report = counters_report,
 };

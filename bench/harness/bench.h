@@ -96,6 +96,9 @@ struct bench_traits {
     void (*sleep_until)(uint64_t due); /* runs the loop until this time of CLOCK_MONOTONIC */
     /* Submits and waits for the completion, where the system has such a call; else NULL. */
     void (*call)(struct bench_job *job);
+    /* What the system counts itself: begin remembers, report reports; while nothing runs. */
+    void (*counters_begin)(void);
+    void (*counters_report)(long jobs);
 };
 extern const struct bench_traits bench_traits;
 

@@ -214,6 +214,8 @@ void bench_stream_report(const char *workload, struct bench_stream *stream, unsi
     warm.jobs = stream->jobs / 20 < WARM_UP ? stream->jobs / 20 : WARM_UP;
     bench_stream_run(&warm);
     for (unsigned rep = 0; rep < bench_options.reps; rep++) {
+        if (bench_traits.counters_begin != NULL)
+            bench_traits.counters_begin();
         bench_stream_run(stream);
         bench_report_begin(workload);
         bench_param_int("actors", stream->actor_count);
@@ -229,6 +231,8 @@ void bench_stream_report(const char *workload, struct bench_stream *stream, unsi
         } else {
             bench_report("jobs_per_s", (double)stream->done / stream->wall_s, "1/s");
             bench_report("cpu_s_per_mjob", stream->cpu_s / ((double)stream->done / 1e6), "s");
+            if (bench_traits.counters_report != NULL)
+                bench_traits.counters_report(stream->done);
         }
         if (stream->mixed)
             report_latencies(stream->done);

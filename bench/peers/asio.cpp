@@ -65,5 +65,6 @@ static void actor_free(bench_actor *actor)
 }
 
 extern const struct bench_traits bench_traits = {
-    "asio", 0, false, false, start, stop, actor_new, actor_free, nullptr, nullptr, nullptr,
+    "asio",     0,       false,   false,   start,   stop,    actor_new,
+    actor_free, nullptr, nullptr, nullptr, nullptr, nullptr,
 };
