@@ -103,6 +103,25 @@ static void right_life(void)
     check_completed(c, 3, LANEX_STATUS_REQUEST_CANCELLED);
 }
 
+/* The cap of 2 holds for what is started in maintenance rounds, and an install step is not. */
+Test(sim_check, accepts_an_install_step_beside_the_maintenance_cap)
+{
+    struct check_facts f = facts(0, LANEX_LANE_HEAVY_INIT);
+
+    begin();
+    f.install = true;
+    f.job_class = LANEX_CLASS_MAINTENANCE;
+    submit_facts(0, f);
+    submit_class(1, 1, LANEX_LANE_PURE_READ, LANEX_CLASS_MAINTENANCE);
+    submit_class(2, 1, LANEX_LANE_PURE_READ, LANEX_CLASS_MAINTENANCE);
+    run(0, 0);
+    end(0);
+    run(1, 1);
+    check_body_begin(c, 0, 0, true);
+    run(2, 1);
+    cr_assert(c->rule == CHECK_NONE, "%s", c->error);
+}
+
 /* What breaks no rule is accepted, also a read that passes a writer that is not urgent. */
 Test(sim_check, accepts_what_is_right)
 {
