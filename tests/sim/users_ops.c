@@ -57,6 +57,33 @@ static void make_token(struct users_job *job, uint32_t flags, lanex_job_options 
         options->flags = LANEX_JOB_CANCELLABLE;
 }
 
+/* What its body does; seldom what makes the actor fatal, after which little else can happen. */
+static uint32_t conduct_of(uint32_t dice, uint32_t lane)
+{
+    static const uint32_t conducts[] = {
+        USERS_PLAIN,
+        USERS_PLAIN,
+        USERS_PLAIN,
+        USERS_RESPONDS,
+        USERS_RESPONDS,
+        USERS_FAILS,
+        USERS_RESPONDS_TWICE,
+        USERS_SEALS,
+        USERS_SEALS,
+        USERS_SEALS,
+        USERS_DEFERS,
+        USERS_DEFERS,
+        USERS_PANICS,
+        USERS_PANICS_WITH_DATA,
+        USERS_DEFERS_AND_PANICS,
+    };
+    uint32_t conduct = conducts[dice % (sizeof conducts / sizeof *conducts)];
+    bool panics = conduct == USERS_PANICS || conduct == USERS_PANICS_WITH_DATA ||
+                  conduct == USERS_DEFERS_AND_PANICS;
+
+    return panics && lane == LANEX_LANE_MUTATING && (dice >> 4) % 4 != 0 ? USERS_SEALS : conduct;
+}
+
 /* A job as the operation asks; `dice` makes the jobs of a batch differ. */
 static bool draft(struct user *user, const struct sim_op *op, uint32_t dice, struct draft *draft)
 {
@@ -72,11 +99,9 @@ static bool draft(struct user *user, const struct sim_op *op, uint32_t dice, str
     job = draft->job = &users.job[users.jobs];
     *job = (struct users_job){.index = users.jobs++,
                               .owner = user->index,
-                              .conduct = (op->arg[2] + dice) % USERS_CONDUCTS,
+                              .conduct = conduct_of((op->arg[2] & 0xff) + dice, op->arg[1] % 5),
                               .yields = (op->arg[2] >> 8) % 12,
                               .sink = sink};
-    if (dice == 0)
-        job->conduct = (op->arg[2] & 0xff) < 100 ? USERS_PLAIN : op->arg[2] % USERS_CONDUCTS;
     job->sleep_ns = (op->arg[2] >> 16) % 4 == 0 ? 0 : (op->arg[2] >> 18) * UINT64_C(400);
     if ((op->arg[2] >> 12) % 16 == 0)
         job->sleep_ns = 400 * USERS_MS;
@@ -202,7 +227,8 @@ static void cancel(const struct sim_op *op, bool by_token)
     if (users.jobs == 0)
         return;
     /* Mostly a late one. */
-    job = &users.job[users.jobs - 1 - op->arg[1] % (users.jobs < 6 ? users.jobs : 6)];
+    uint32_t among = op->arg[2] % 3 == 0 ? 24 : 6;
+    job = &users.job[users.jobs - 1 - op->arg[1] % (users.jobs < among ? users.jobs : among)];
     if (!users.check.jobs[job->index].used || (by_token ? job->token == NULL : job->number == 0))
         return;
     if (by_token) {
