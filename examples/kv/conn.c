@@ -59,6 +59,7 @@ static void destroy(struct kv_conn *conn)
     if (conn->next)
         conn->next->previous = conn->previous;
     server->conns_count--;
+    server->held_bytes -= conn->held_bytes;
     close(conn->fd);
     kv_group_end(conn);
     kv_args_free(&conn->group.args);
@@ -91,10 +92,12 @@ static bool make_room(struct kv_conn *conn, size_t more)
             return false;
         if (tail > 0)
             memcpy(input, conn->input + conn->input_begin, tail);
-        if (pinned)
+        if (pinned) {
             group->own_region = conn->input;
-        else
+            group->own_bytes = conn->input_capacity;
+        } else {
             free(conn->input);
+        }
         conn->input = input;
         conn->input_capacity = capacity;
     }
@@ -344,6 +347,7 @@ void kv_conn_advance(struct kv_conn *conn)
     if (conn->state == KV_CONN_OPEN || conn->state == KV_CONN_FINISHING)
         kv_out_start(conn);
     update_receiving(conn);
+    kv_limits_count(conn);
     if (conn->state == KV_CONN_CLOSED && conn->operations == 0 && !group->task.in_flight)
         destroy(conn);
 }

@@ -37,6 +37,7 @@ struct kv_info {
     uint32_t clients;
     uint64_t connections_ever, commands_ever;
     struct kv_closed closed;
+    uint64_t held_bytes;
     struct kv_lane_figures lanes[KV_STATS];
 };
 
@@ -51,8 +52,10 @@ struct kv_group {
     struct kv_args args;
     const char *region; /* what request_at counts from */
     char *own_region;   /* the region, if the connection's input has left it */
+    size_t own_bytes;   /* of it */
     struct kv_reply reply;
     size_t reply_sure; /* bytes of `reply` that are whole answers */
+    size_t untaken;    /* bytes by which the job has raised the server's count of the same name */
     /* KEYS, which goes in slices: its place, and the keys found so far. */
     uint64_t cursor;
     uint64_t found;
@@ -98,6 +101,8 @@ struct kv_conn {
 
     struct kv_chunk *out_first, *out_last, *out_spare;
     size_t out_bytes;
+    size_t out_held;   /* bytes of the memory that they are in */
+    size_t held_bytes; /* all that the client makes the server hold, as last counted */
 
     uint32_t operations; /* ring operations that still name it */
     bool receiving;      /* the multishot receive is armed */
@@ -137,8 +142,12 @@ void kv_conn_linger(struct kv_conn *conn);
 void kv_limits_received(struct kv_conn *conn);
 /* Answers were added to those that wait: too many of them, and the connection is closed. */
 void kv_limits_queued(struct kv_conn *conn);
+/* Counts anew what is held for the connection. */
+void kv_limits_count(struct kv_conn *conn);
 /* So many bytes went. */
 void kv_limits_sent(struct kv_conn *conn, size_t length);
+/* While too much is held for all together, closes the one for which most is. */
+void kv_limits_evict(struct kv_server *server);
 /* Closes those whose time is over; with each tick of the timer. */
 void kv_limits_tick(struct kv_server *server);
 

@@ -1,7 +1,9 @@
 /*
  * How long, and with how much, a client is waited for: after its last answer (lingering), while it
  * leaves answers unfetched (a hard limit, and a soft one that asks for a pace: pace.h), and while
- * it does nothing at all (idle).
+ * it does nothing at all (idle). And with how much for all clients together: requests that are not
+ * whole yet and answers that are not fetched, each within its limits, may come to more than there
+ * is.
  *
  * Times are looked at with the timer's ticks, and only when one may be over: the server keeps the
  * earliest, which may be too early (bytes that come and go put theirs off) and is never too late.
@@ -68,6 +70,37 @@ void kv_limits_sent(struct kv_conn *conn, size_t length)
         conn->moved_ns = kv_now_ns();
     if (conn->pace.since_ns > 0)
         kv_pace_fetched(&conn->pace, length, conn->out_bytes, options->output_soft, kv_now_ns());
+}
+
+/* Empty buffers that are kept for later do not count: each is small, and there is nothing in it. */
+void kv_limits_count(struct kv_conn *conn)
+{
+    const struct kv_group *group = &conn->group;
+    size_t held = 0;
+    if (conn->state != KV_CONN_CLOSED) { /* what such a one has is about to go */
+        held = group->own_bytes + conn->out_held;
+        if (conn->input_begin < conn->input_length || (group->count > 0 && !group->own_region))
+            held += conn->input_capacity;
+        held += (conn->args.count + group->args.count) * sizeof *conn->args.items;
+        if (!group->task.in_flight && group->reply.length > 0) /* else it is the job's */
+            held += group->reply.capacity;
+    }
+    conn->server->held_bytes += held;
+    conn->server->held_bytes -= conn->held_bytes;
+    conn->held_bytes = held;
+}
+
+void kv_limits_evict(struct kv_server *server)
+{
+    while (server->options.held_max > 0 && server->held_bytes > server->options.held_max) {
+        struct kv_conn *most = server->conns;
+        for (struct kv_conn *conn = most; conn; conn = conn->next)
+            if (conn->held_bytes > most->held_bytes)
+                most = conn;
+        server->closed.memory++;
+        kv_conn_reset(most);
+        kv_conn_advance(most);
+    }
 }
 
 /* When the connection's idleness is too long, or its lingering. */

@@ -119,9 +119,10 @@ static void run_command(struct kv_conn *conn, const struct kv_call *call)
 static void config_get(const struct kv_conn *conn, const struct kv_call *call)
 {
     const struct kv_options *options = &conn->server->options;
-    char port[16], clients[16], idle[16], keepalive[16], output[80];
+    char port[16], clients[16], idle[16], keepalive[16], output[80], held[32];
     snprintf(port, sizeof port, "%u", options->port);
     snprintf(clients, sizeof clients, "%u", options->clients_max);
+    snprintf(held, sizeof held, "%zu", options->held_max);
     snprintf(idle, sizeof idle, "%u", options->idle_s);
     snprintf(keepalive, sizeof keepalive, "%u", options->keepalive_s);
     snprintf(output, sizeof output, "normal %zu %zu %u", options->output_hard, options->output_soft,
@@ -133,6 +134,7 @@ static void config_get(const struct kv_conn *conn, const struct kv_call *call)
         {"databases", "16"},
         {"maxclients", clients},
         {"maxmemory", "0"},
+        {"maxmemory-clients", held},
         {"port", port},
         {"save", ""},
         {"tcp-keepalive", keepalive},

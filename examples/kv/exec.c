@@ -16,6 +16,8 @@
 /* A reply buffer up to this size is kept for the connection's next group. */
 #define REPLY_KEPT_MAX (64u * 1024u)
 #define ARGS_KEPT_MAX  1024u
+/* What part of the bytes that may be held for clients may be answers not even counted yet. */
+#define UNTAKEN_SHARE 8u
 
 uint64_t kv_now_ns(void)
 {
@@ -130,8 +132,31 @@ void kv_db_publish(struct kv_db *db)
     atomic_store_explicit(&db->has_trash, kv_store_has_trash(store), memory_order_relaxed);
 }
 
+/*
+ * Whether so much has been answered faster than the network thread takes it that this job had
+ * better come again: it then does nothing, and its completion, which queues behind those of the
+ * others, makes it another job. Else all clients' answers would be made before one of them is
+ * counted.
+ */
+static bool too_much_untaken(const struct kv_server *server)
+{
+    return server->options.held_max > 0 &&
+           atomic_load_explicit(&server->untaken, memory_order_relaxed) >
+               server->options.held_max / UNTAKEN_SHARE;
+}
+
+static void note_untaken(struct kv_server *server, struct kv_group *group)
+{
+    group->untaken = group->reply.capacity;
+    atomic_fetch_add_explicit(&server->untaken, group->untaken, memory_order_relaxed);
+}
+
 static void run_commands(struct kv_db *db, struct kv_group *group)
 {
+    if (too_much_untaken(db->server)) {
+        group->task.commands = 0; /* they count when they are run */
+        return;
+    }
     struct kv_reply *reply = &group->reply;
     struct kv_call call = {.store = db->store, .reply = reply, .now_ms = kv_now_ms()};
     while (group->next < group->count && reply->length < BODY_OUTPUT_MAX) {
@@ -147,6 +172,7 @@ static void run_commands(struct kv_db *db, struct kv_group *group)
         group->reply_sure = reply->length;
         group->next++;
     }
+    note_untaken(db->server, group);
 }
 
 static void body_read(lanex_job *job, void *context, void *arg)
@@ -185,6 +211,7 @@ static void body_keys(lanex_job *job, void *context, void *arg)
     if (!more)
         group->next = 1;
     group->task.commands = more ? 0 : 1; /* it counts once, however many slices it is */
+    note_untaken(db->server, group);
     kv_body_end(db, KV_STAT_READ);
 }
 
@@ -242,8 +269,9 @@ static void finish_keys(struct kv_conn *conn)
 
 static void group_done(struct kv_server *server, struct kv_task *task, lanex_completion *completion)
 {
-    (void)server;
     struct kv_group *group = (struct kv_group *)task;
+    atomic_fetch_sub_explicit(&server->untaken, group->untaken, memory_order_relaxed);
+    group->untaken = 0;
     struct kv_conn *conn =
         (struct kv_conn *)(void *)((char *)group - offsetof(struct kv_conn, group));
     bool ok = completion && lanex_completion_status(completion) == LANEX_STATUS_OK;
@@ -329,6 +357,7 @@ void kv_group_end(struct kv_conn *conn)
     kv_reply_cut(&group->reply, 0);
     group->args.count = 0;
     group->own_region = NULL;
+    group->own_bytes = 0;
     group->region = NULL;
     group->info = NULL;
     group->count = group->next = 0;

@@ -13,6 +13,7 @@ void kv_info_fill(const struct kv_server *server, struct kv_info *info)
         .connections_ever = server->conns_ever,
         .commands_ever = server->commands_ever,
         .closed = server->closed,
+        .held_bytes = server->held_bytes,
     };
     for (unsigned i = 0; i < KV_STATS; i++) {
         const struct kv_lane_stats *stats = &server->stats[i];
@@ -68,11 +69,11 @@ static void write_clients(struct kv_db *db, const struct kv_info *info, struct k
 
 static void write_memory(struct kv_db *db, const struct kv_info *info, struct kv_reply *text)
 {
-    (void)info;
     uint64_t bytes = 0;
     for (unsigned i = 0; i < KV_DATABASES; i++)
         bytes += atomic_load_explicit(&db->server->databases[i].bytes, memory_order_relaxed);
     line_u64(text, "used_memory_dataset", bytes);
+    line_u64(text, "mem_clients_normal", info->held_bytes);
     line_u64(text, "maxmemory", 0);
 }
 
@@ -92,6 +93,7 @@ static void write_stats(struct kv_db *db, const struct kv_info *info, struct kv_
     line_u64(text, "rejected_connections", info->closed.too_many);
     line_u64(text, "client_output_buffer_limit_disconnections", info->closed.output);
     line_u64(text, "idle_timeout_disconnections", info->closed.idle);
+    line_u64(text, "evicted_clients", info->closed.memory);
 }
 
 static void write_lane(struct kv_db *db, unsigned lane, const struct kv_lane_figures *figures,

@@ -495,6 +495,7 @@ void kv_net_run(struct kv_server *server)
             net->doorbell = false;
             kv_completions_drain(server);
         }
+        kv_limits_evict(server);
         if (server->stopping)
             go_on_stopping(server);
     }

@@ -18,6 +18,7 @@ enum {
     KEY_CLIENTS = 256,
     KEY_BULK,
     KEY_REQUEST,
+    KEY_HELD,
     KEY_OUTPUT,
     KEY_OUTPUT_HARD,
     KEY_OUTPUT_SOFT,
@@ -39,6 +40,10 @@ static const struct argp_option option_table[] = {
     {"max-bulk", KEY_BULK, "BYTES", 0, "longest argument, up to 536870912 (67108864)", 1},
     {"max-request", KEY_REQUEST, "BYTES", 0, "longest request, up to 1073741824 (134217728)", 1},
     {"max-output", KEY_OUTPUT, "BYTES", 0, "longest answer (268435456)", 1},
+    {"max-held", KEY_HELD, "BYTES", 0,
+     "while unfinished requests and unfetched answers of all clients come to more, the client with "
+     "most of it is closed; 0: none is (1073741824)",
+     1},
     {"output-hard", KEY_OUTPUT_HARD, "BYTES", 0,
      "a client that leaves more than this unfetched is closed at once; 0: none is (536870912)", 1},
     {"output-soft", KEY_OUTPUT_SOFT, "BYTES", 0,
@@ -76,6 +81,9 @@ static error_t parse_patience(int key, char *text, struct argp_state *state)
 {
     struct kv_options *options = state->input;
     switch (key) {
+    case KEY_HELD:
+        options->held_max = number(state, text, 0, BYTES_MAX);
+        return 0;
     case KEY_OUTPUT_HARD:
         options->output_hard = number(state, text, 0, BYTES_MAX);
         return 0;
@@ -189,6 +197,7 @@ void kv_options_parse(int argc, char **argv, struct kv_options *ret_options)
         .clients_max = KV_CLIENTS_MAX_DEFAULT,
         .bulk_max = KV_BULK_MAX_DEFAULT,
         .request_max = KV_REQUEST_MAX_DEFAULT,
+        .held_max = KV_HELD_MAX_DEFAULT,
         .output_max = KV_OUTPUT_MAX_DEFAULT,
         .output_hard = KV_OUTPUT_HARD_DEFAULT,
         .output_soft = KV_OUTPUT_SOFT_DEFAULT,

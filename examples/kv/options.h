@@ -15,6 +15,7 @@ struct kv_options {
     uint32_t clients_max;
     uint32_t bulk_max;    /* bytes of one argument */
     uint32_t request_max; /* bytes of one request */
+    size_t held_max;      /* bytes of unfinished requests and unfetched answers in all; 0: any */
     size_t output_max;    /* bytes of one answer */
     /* Answers that a client does not fetch; 0: no such limit (conn_limits.c). */
     size_t output_hard;     /* bytes */
@@ -30,6 +31,7 @@ struct kv_options {
 
 #define KV_WORKERS_MIN         4u
 #define KV_CLIENTS_MAX_DEFAULT 4096u
+#define KV_HELD_MAX_DEFAULT    (1024u * 1024u * 1024u)
 #define KV_OUTPUT_MAX_DEFAULT  (256u * 1024u * 1024u)
 #define KV_PORT_DEFAULT        6379u
 /* Beyond what --max-output and the pause at KV_OUTPUT_HIGH let come together: a net below both. */

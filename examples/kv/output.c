@@ -45,6 +45,7 @@ static void enqueue(struct kv_conn *conn, struct kv_chunk *chunk)
     else
         conn->out_first = chunk;
     conn->out_last = chunk;
+    conn->out_held += chunk->capacity;
 }
 
 void kv_out_append(struct kv_conn *conn, const char *bytes, size_t length)
@@ -104,6 +105,7 @@ void kv_out_sent(struct kv_conn *conn, size_t length)
     conn->out_bytes -= length;
     if (first->sent < first->length)
         return;
+    conn->out_held -= first->capacity;
     conn->out_first = first->next;
     if (!conn->out_first)
         conn->out_last = NULL;
@@ -126,5 +128,5 @@ void kv_out_free(struct kv_conn *conn)
     if (conn->out_spare)
         chunk_free(conn->out_spare);
     conn->out_first = conn->out_last = conn->out_spare = NULL;
-    conn->out_bytes = 0;
+    conn->out_bytes = conn->out_held = 0;
 }

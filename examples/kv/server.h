@@ -76,6 +76,7 @@ struct kv_net; /* net.c */
 struct kv_closed {
     uint64_t too_many; /* over --max-clients */
     uint64_t output;   /* did not fetch their answers */
+    uint64_t memory;   /* had most of what was held when that was too much */
     uint64_t idle;
 };
 
@@ -92,6 +93,7 @@ struct kv_server {
     uint64_t conns_ever;
     uint64_t commands_ever;
     struct kv_closed closed;
+    uint64_t held_bytes;   /* what is held for all connections (conn_limits.c) */
     uint64_t conns_due_ns; /* no connection's time is over before; KV_NEVER_NS: none has any */
 
     uint32_t batch_count;
@@ -104,6 +106,13 @@ struct kv_server {
     struct kv_running running[KV_STATS];
     int64_t started_ms;
     _Atomic int64_t saved_ms; /* of the last snapshot; stored by SAVE's install, loaded by INFO */
+
+    /*
+     * Bytes of answers that jobs have made and the network thread has not taken yet. Raised
+     * (relaxed) by jobs, lowered (relaxed) by the network thread: it guards nothing, and whoever
+     * finds it high only puts work off.
+     */
+    _Atomic uint64_t untaken;
 
     struct kv_reply scratch; /* answers of the network thread itself */
     bool stopping;
