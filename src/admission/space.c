@@ -4,11 +4,11 @@
  * well filled. Memory is made outside the turn and only exchanged in it.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "admission/admission.h"
 #include "sync/assert.h"
+#include "sync/seams.h"
 
 #define SPACE_FIRST  64u /* slots of a new executor */
 #define SPACE_FACTOR 8u  /* slots per living actor before packing is worth more than growing */
@@ -38,8 +38,8 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
     size_t heap_words = capacity * (sizeof(struct lx_oldest_item) / sizeof(uint64_t));
     /* The heaps last: their pages are touched only by as many actors as ever had queued jobs. */
     size_t at_words = (capacity + 1) / 2;
-    uint64_t *memory =
-        calloc(capacity + SETS * words + LX_CLASSES * (at_words + heap_words), sizeof(uint64_t));
+    size_t all = capacity + SETS * words + LX_CLASSES * (at_words + heap_words);
+    uint64_t *memory = lx_allocate_zeroed(all * sizeof *memory);
 
     if (memory == NULL)
         return -ENOMEM;
@@ -58,7 +58,7 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
 
 void lx_actor_space_destroy(struct lx_actor_space *space)
 {
-    free(space->memory);
+    lx_release(space->memory);
     memset(space, 0, sizeof *space);
 }
 

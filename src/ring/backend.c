@@ -1,4 +1,5 @@
 #include "ring/door_internal.h"
+#include "sync/seams.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -220,7 +221,7 @@ static int run_probe(struct probe *p)
     (void)sigfillset(&all);
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     (void)pthread_sigmask(SIG_SETMASK, &all, &saved);
-    int rc = pthread_create(&thread, NULL, probe_rings, p);
+    int rc = lx_seams.thread_start(&thread, probe_rings, p);
     (void)pthread_sigmask(SIG_SETMASK, &saved, NULL);
     if (rc == 0)
         (void)pthread_join(thread, NULL);

@@ -1,8 +1,8 @@
 #include "ring/door_internal.h"
 #include "sync/assert.h"
+#include "sync/seams.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LX_NS_PER_S 1000000000ULL
@@ -46,7 +46,7 @@ void lx_door_fini(struct lx_door *d)
 {
     if (d->ring) {
         lx_k_ring_destroy(d->ring);
-        free(d->ring);
+        lx_release(d->ring);
         d->ring = NULL;
         d->ring_fd = -1;
     }
@@ -72,7 +72,7 @@ static void ring_broke(struct lx_door *d)
  */
 int lx_door_make_ring(struct lx_door *d)
 {
-    struct io_uring *ring = calloc(1, sizeof *ring);
+    struct io_uring *ring = lx_allocate_zeroed(sizeof *ring);
     if (!ring)
         return -ENOMEM;
     struct io_uring_params params = {
@@ -81,7 +81,7 @@ int lx_door_make_ring(struct lx_door *d)
     };
     int rc = lx_k_ring_create(ring, LX_DOOR_SQ_ENTRIES, &params);
     if (rc < 0) {
-        free(ring);
+        lx_release(ring);
         return rc;
     }
     d->ring = ring;

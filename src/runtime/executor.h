@@ -248,6 +248,9 @@ uint64_t lx_executor_running(const struct lanex_executor *ex, unsigned job_class
 
 /* ---- threads.c ---- */
 int lx_threads_start(struct lanex_executor *ex);
+/* A thread names itself: that opens no file, as naming another thread may, and cannot fail. */
+void lx_thread_name(const char *name);
+void lx_thread_name_worker(uint32_t index);
 /* First thing that a thread of ours does: 0, or why it cannot work. It goes on to its loop in both
  * cases. */
 void lx_thread_report(struct lanex_executor *ex, int result);

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sync/seams.h"
+
 /* Since glibc 2.26; the kernel's number on every architecture. */
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -31,18 +33,15 @@ void lx_fork_guard_create_by_pid(struct lx_fork_guard *ret_guard)
 int lx_fork_guard_create(struct lx_fork_guard *ret_guard)
 {
     int saved_errno = errno;
-    void *page =
-        mmap(NULL, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
-        errno = saved_errno;
+    void *page = lx_seams.map(page_size());
+    if (page == NULL)
         return -ENOMEM;
-    }
     if (madvise(page, page_size(), MADV_WIPEONFORK) == 0) {
         *(uint32_t *)page = 1;
         ret_guard->word = page;
         ret_guard->pid = raw_pid();
     } else {
-        (void)munmap(page, page_size());
+        lx_seams.unmap(page, page_size());
         lx_fork_guard_create_by_pid(ret_guard);
     }
     errno = saved_errno;
@@ -51,12 +50,10 @@ int lx_fork_guard_create(struct lx_fork_guard *ret_guard)
 
 void lx_fork_guard_destroy(struct lx_fork_guard *guard)
 {
-    int saved_errno = errno;
     if (guard->word != NULL)
-        (void)munmap((void *)(uintptr_t)guard->word, page_size());
+        lx_seams.unmap((void *)(uintptr_t)guard->word, page_size());
     guard->word = NULL;
     guard->pid = 0;
-    errno = saved_errno;
 }
 
 bool lx_fork_guard_pid_differs(const struct lx_fork_guard *guard)

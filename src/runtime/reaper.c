@@ -133,6 +133,7 @@ void *lx_reaper_main(void *arg)
     struct retries retries = {.first = NULL};
 
     lx_self = (struct lx_self){.executor = ex, .door = &ex->reaper_door, .role = LX_ROLE_REAPER};
+    lx_thread_name("lanex-reap");
     lx_thread_report(ex, lx_door_enable(&ex->reaper_door));
     for (bool last = false;;) {
         uint32_t stop = atomic_load_explicit(&ex->reap_stop, memory_order_acquire);

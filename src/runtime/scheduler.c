@@ -24,6 +24,7 @@ void *lx_scheduler_main(void *arg)
 
     lx_self =
         (struct lx_self){.executor = ex, .door = &ex->scheduler_door, .role = LX_ROLE_SCHEDULER};
+    lx_thread_name("lanex-sched");
     lx_thread_report(ex, lx_door_enable(&ex->scheduler_door));
     for (;;) {
         uint64_t until;

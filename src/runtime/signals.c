@@ -13,6 +13,7 @@
 
 #include "sync/assert.h"
 #include "sync/futex.h"
+#include "sync/seams.h"
 
 /* Bytes of an alternate stack for handlers, beside what the kernel itself pushes. */
 #define LX_SIGNAL_STACK_SIZE ((size_t)64 << 10)
@@ -288,15 +289,15 @@ int lx_containment_enter_thread(void **ret_stack)
     int saved_errno = errno;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t wanted = LX_SIGNAL_STACK_SIZE + frame_size() + sizeof(struct signal_stack);
-    size_t map_size = page + (wanted + page - 1) / page * page;
+    size_t map_size = page;
     int rc = 0;
 
-    char *map = mmap(NULL, map_size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) {
-        errno = saved_errno;
+    /* The seam maps powers of two; what the stack never reaches costs no memory. */
+    while (map_size < page + wanted)
+        map_size *= 2;
+    char *map = lx_seams.map(map_size);
+    if (map == NULL)
         return -ENOMEM;
-    }
     struct signal_stack *stack = (void *)(map + map_size - sizeof *stack);
     stack->map = map;
     stack->map_size = map_size;
@@ -306,7 +307,7 @@ int lx_containment_enter_thread(void **ret_stack)
     /* Stacks grow down: below the base, a handler's overflow faults instead of writing on. */
     if (mprotect(map, page, PROT_NONE) != 0 || sigaltstack(&alternate, &stack->previous) != 0) {
         rc = -errno;
-        (void)munmap(map, map_size);
+        lx_seams.unmap(map, map_size);
     } else {
         *ret_stack = stack;
     }
@@ -328,6 +329,6 @@ void lx_containment_leave_thread(void *stack)
         stack_t none = {.ss_flags = SS_DISABLE};
         (void)sigaltstack(&none, NULL);
     }
-    (void)munmap(mine->map, mine->map_size);
+    lx_seams.unmap(mine->map, mine->map_size);
     errno = saved_errno;
 }

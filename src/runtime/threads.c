@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 #include "runtime/executor.h"
 #include "runtime/signals.h"
@@ -13,14 +14,22 @@
 
 #define THREAD_NAME 24u /* bytes; the kernel keeps 16, and there are at most 1024 workers */
 
-static int start_thread(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
+static int start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
-    int rc = lx_seams.thread_start(thread, run, arg);
+    return -lx_seams.thread_start(thread, run, arg);
+}
 
-    if (rc != 0)
-        return -rc;
-    pthread_setname_np(*thread, name);
-    return 0;
+void lx_thread_name(const char *name)
+{
+    prctl(PR_SET_NAME, name); /* of the calling thread: cannot fail */
+}
+
+void lx_thread_name_worker(uint32_t index)
+{
+    char name[THREAD_NAME];
+
+    snprintf(name, sizeof name, "lanex-w%u", index);
+    lx_thread_name(name);
 }
 
 static void stop_thread(pthread_t thread)
@@ -32,11 +41,8 @@ static int start_workers(struct lanex_executor *ex)
 {
     for (uint32_t i = 0; i < ex->config.pool_size; i++) {
         struct lx_worker *worker = &ex->workers[i];
-        char name[THREAD_NAME];
-        int rc;
+        int rc = start_thread(&worker->thread, lx_worker_main, worker);
 
-        snprintf(name, sizeof name, "lanex-w%u", i);
-        rc = start_thread(&worker->thread, lx_worker_main, worker, name);
         if (rc < 0)
             return rc;
         worker->started = true;
@@ -125,10 +131,10 @@ int lx_threads_start(struct lanex_executor *ex)
     int rc;
 
     lx_signals_block(&before, (ex->config.flags & LANEX_EXECUTOR_ALLOW_SIGPROF) != 0);
-    rc = start_thread(&ex->reaper_thread, lx_reaper_main, ex, "lanex-reap");
+    rc = start_thread(&ex->reaper_thread, lx_reaper_main, ex);
     ex->reaper_started = rc == 0;
     if (rc == 0) {
-        rc = start_thread(&ex->scheduler_thread, lx_scheduler_main, ex, "lanex-sched");
+        rc = start_thread(&ex->scheduler_thread, lx_scheduler_main, ex);
         ex->scheduler_started = rc == 0;
     }
     if (rc == 0)

@@ -265,6 +265,7 @@ void *lx_worker_main(void *arg)
                                .worker = worker,
                                .door = &worker->door,
                                .role = LX_ROLE_WORKER};
+    lx_thread_name_worker(worker->index);
     bound = lx_affinity_enter(worker->cpu); /* before it touches memory of its own */
     rc = lx_door_enable(&worker->door);     /* in any case: it is what the thread is stopped by */
     if (rc == 0)

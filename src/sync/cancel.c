@@ -2,9 +2,9 @@
 
 #include "sync/assert.h"
 #include "sync/futex.h"
+#include "sync/seams.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* How lx_cancellation_wait waits. Decided by the first refusal, for the whole process. */
 enum { WAITV_UNTRIED_OR_GOOD, WAITV_REFUSED, WAITV_OFF_FOR_TEST };
@@ -17,9 +17,7 @@ int lanex_cancellation_create(lanex_cancellation **ret_token)
 {
     if (!ret_token)
         return -EINVAL;
-    int saved = errno;
-    lanex_cancellation *t = malloc(sizeof *t);
-    errno = saved;
+    lanex_cancellation *t = lx_allocate(sizeof *t);
     if (!t)
         return -ENOMEM;
     atomic_init(&t->word, LX_CANCELLATION_PENDING);
@@ -48,7 +46,7 @@ void lanex_cancellation_unref(lanex_cancellation *token)
     uint32_t before = atomic_fetch_sub_explicit(&token->refs, 1, memory_order_acq_rel);
     LX_ASSERT(before != LX_CANCELLATION_EMBEDDED);
     if (before == 1)
-        free(token);
+        lx_release(token);
 }
 
 /* pending|running -> `to`, the marks kept. Returns the whole word that it met. */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -44,48 +43,54 @@ static void *map_aligned(size_t size)
     if (size - before > 0)
         munmap(memory + before + size, size - before);
     /* Advice: where there are no huge pages, or none is free, small ones will do. */
-    if (size >= HUGE_PAGE) {
+    if (size >= HUGE_PAGE)
         madvise(memory + before, size, MADV_HUGEPAGE);
-        errno = saved;
-    }
+    errno = saved;
     return memory + before;
 }
 
 static void unmap(void *memory, size_t size)
 {
+    int saved = errno;
+
     munmap(memory, size);
+    errno = saved;
 }
 
 /* A call that fails for lack of memory says so by its result; errno stays the caller's. */
-static void *allocate(size_t size)
+static void *allocate(size_t size, bool zeroed)
 {
     int saved = errno;
-    void *memory = malloc(size);
+    void *memory = zeroed ? calloc(1, size) : malloc(size);
 
     errno = saved;
     return memory;
 }
 
+/* Not every free keeps errno: before version 2.33 the GNU C library's did not. */
+static void release(void *memory)
+{
+    int saved = errno;
+
+    free(memory);
+    errno = saved;
+}
+
+/* The result says why it failed; what was asked of the system on the way may be in errno too. */
 static int thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
 {
-    return pthread_create(ret_thread, NULL, run, arg);
+    int saved = errno, rc = pthread_create(ret_thread, NULL, run, arg);
+
+    errno = saved;
+    return rc;
 }
 
 struct lx_seams lx_seams = {
     .now_ns = now_exact,
     .now_coarse_ns = now_coarse,
     .allocate = allocate,
-    .release = free,
+    .release = release,
     .map = map_aligned,
     .unmap = unmap,
     .thread_start = thread_start,
 };
-
-void *lx_allocate_zeroed(size_t size)
-{
-    void *memory = lx_allocate(size);
-
-    if (memory != NULL)
-        memset(memory, 0, size);
-    return memory;
-}

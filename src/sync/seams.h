@@ -2,12 +2,13 @@
  * The seams: what lanex asks of the world beside the kernel's rings (those are behind ring/door.h).
  * One table of functions, so that tests can put another world behind it: a clock that they move, an
  * allocation or a thread that fails at the k-th call. Nothing here is on the path of a warm job,
- * but the clock.
+ * but the clock. None of these touches errno.
  */
 #ifndef LX_SEAMS_H
 #define LX_SEAMS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +16,9 @@ struct lx_seams {
     /* CLOCK_MONOTONIC in nanoseconds: exact, and in steps of a scheduler tick but cheaper. */
     uint64_t (*now_ns)(void);
     uint64_t (*now_coarse_ns)(void);
-    /* As malloc and free. */
-    void *(*allocate)(size_t size);
+    /* As malloc, or calloc of one if `zeroed` (large ones then cost only what is used), and free.
+     */
+    void *(*allocate)(size_t size, bool zeroed);
     void (*release)(void *memory);
     /* Zeroed memory of `size` bytes, aligned to `size` (a power of two of at least a page); NULL if
      * none. */
@@ -36,11 +38,13 @@ static inline uint64_t lx_now_ns(void)
 
 static inline void *lx_allocate(size_t size)
 {
-    return lx_seams.allocate(size);
+    return lx_seams.allocate(size, false);
 }
 
-/* Zeroed. */
-void *lx_allocate_zeroed(size_t size);
+static inline void *lx_allocate_zeroed(size_t size)
+{
+    return lx_seams.allocate(size, true);
+}
 
 static inline void lx_release(void *memory)
 {

@@ -20,9 +20,11 @@ static uint32_t ceil_log2(uint32_t value)
 
 int lx_slab_init(struct lx_slab *slab, size_t object_size)
 {
+    int saved = errno;
     long cpus = sysconf(_SC_NPROCESSORS_CONF);
     uint32_t wanted = cpus < 1 ? 1 : cpus > LX_SLAB_CACHES ? LX_SLAB_CACHES : (uint32_t)cpus;
 
+    errno = saved; /* sysconf reads files for that */
     LX_ASSERT(object_size >= 32 && object_size % 16 == 0);
     memset(slab, 0, sizeof *slab);
     slab->object_size = object_size;

@@ -12,7 +12,7 @@ TestSuite(fault_actors, .timeout = 60);
 static struct lx_seams real;
 static atomic_uint left; /* allocations until one is refused; 0: none is */
 
-static void *refusing_allocate(size_t size)
+static void *refusing_allocate(size_t size, bool zeroed)
 {
     unsigned before = atomic_load(&left);
 
@@ -22,7 +22,7 @@ static void *refusing_allocate(size_t size)
         if (before == 1)
             return NULL;
     }
-    return real.allocate(size);
+    return real.allocate(size, zeroed);
 }
 
 static void refuse(void)

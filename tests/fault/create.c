@@ -24,7 +24,7 @@ static struct lx_seams real;
 static _Atomic int64_t blocks; /* allocations and maps that were not given back */
 static _Atomic int64_t calls_left;
 enum refused { REFUSE_NOTHING, REFUSE_MEMORY, REFUSE_MAPS, REFUSE_THREADS };
-static enum refused refused;
+static _Atomic enum refused refused;
 
 /* True for the k-th call of the refused kind, and no other. */
 static bool fails(enum refused kind)
@@ -32,9 +32,9 @@ static bool fails(enum refused kind)
     return kind == refused && atomic_fetch_sub(&calls_left, 1) == 1;
 }
 
-static void *counting_allocate(size_t size)
+static void *counting_allocate(size_t size, bool zeroed)
 {
-    void *memory = fails(REFUSE_MEMORY) ? NULL : real.allocate(size);
+    void *memory = fails(REFUSE_MEMORY) ? NULL : real.allocate(size, zeroed);
 
     if (memory != NULL)
         atomic_fetch_add(&blocks, 1);
@@ -132,34 +132,58 @@ static void whole_life(void)
     cr_assert_eq(lanex_executor_destroy(executor), 0);
 }
 
-/* Refuses the k-th call for each k until create succeeds; returns how many calls there were. */
-static unsigned refuse_each(enum refused kind, int expected)
+static uint32_t backend_of(const lanex_executor *executor)
+{
+    lanex_config config = {.size = sizeof config};
+
+    LX_REQUIRE(lanex_executor_config(executor, &config) == 0);
+    return config.backend;
+}
+
+/* Create with the k-th call of the kind refused. False if there is no k-th call. */
+static bool create_refusing(const lanex_executor_options *options, enum refused kind, unsigned k,
+                            int expected)
+{
+    lanex_executor *executor = (lanex_executor *)&executor;
+    bool was_refused;
+    int rc, seen;
+
+    atomic_store(&calls_left, (int64_t)k);
+    refused = kind;
+    errno = 4711;
+    rc = lanex_executor_create(options, &executor);
+    seen = errno;
+    refused = REFUSE_NOTHING;
+    was_refused = atomic_load(&calls_left) <= 0;
+    cr_assert_eq(seen, 4711, "errno was touched");
+    if (rc < 0) {
+        cr_assert(was_refused);
+        cr_assert_eq(rc, expected, "call %u: %d", k, rc);
+        cr_assert_eq(executor, (lanex_executor *)&executor, "the output was touched on failure");
+    } else {
+        /* What the probe of the rings lacked is a reason to go without them. */
+        cr_assert(!was_refused || (options->backend == LANEX_BACKEND_AUTO &&
+                                   backend_of(executor) == LANEX_BACKEND_POLL));
+        cr_assert_eq(lanex_executor_destroy(executor), 0);
+        cr_assert_eq(errno, 4711, "errno was touched by destroy");
+    }
+    return was_refused;
+}
+
+/* Refuses the k-th call for each k; returns how many calls there were. */
+static unsigned refuse_each(enum refused kind, int expected, uint32_t flags)
 {
     lanex_executor_options options = lx_test_executor_options(WORKERS);
     struct left before;
     unsigned k = 1;
 
+    options.flags = flags;
     install_seams();
     whole_life();
     before = count_left();
-    for (;; k++) {
-        lanex_executor *executor = (lanex_executor *)&options;
-        refused = kind;
-        atomic_store(&calls_left, (int64_t)k);
-        errno = 4711;
-        int rc = lanex_executor_create(&options, &executor);
-        int seen = errno;
-        refused = REFUSE_NOTHING;
-        cr_assert_eq(seen, 4711, "errno was touched");
-        if (rc == 0) {
-            cr_assert_eq(lanex_executor_destroy(executor), 0);
-            must_be(before);
-            break;
-        }
-        cr_assert_eq(rc, expected, "call %u: %d", k, rc);
-        cr_assert_eq(executor, (lanex_executor *)&options, "the output was touched on failure");
+    for (; create_refusing(&options, kind, k, expected); k++)
         must_be(before);
-    }
+    must_be(before);
     whole_life();
     must_be(before);
     return k - 1;
@@ -167,13 +191,21 @@ static unsigned refuse_each(enum refused kind, int expected)
 
 Test(create, without_a_thread_at_each_start)
 {
-    /* lanex-reap, lanex-sched and the workers. */
-    cr_assert_eq(refuse_each(REFUSE_THREADS, -EAGAIN), WORKERS + 2);
+    /* lanex-reap, lanex-sched and the workers; first, the one that tries whether rings work. */
+    unsigned probe = lx_test_env_backend() == LX_TEST_BACKEND_POLL ? 0 : 1;
+
+    cr_assert_eq(refuse_each(REFUSE_THREADS, -EAGAIN, 0), probe + WORKERS + 2);
 }
 
 Test(create, without_memory_at_each_allocation)
 {
-    cr_assert_gt(refuse_each(REFUSE_MEMORY, -ENOMEM), 5);
+    cr_assert_gt(refuse_each(REFUSE_MEMORY, -ENOMEM, 0), 5);
+}
+
+Test(create, without_a_map_at_each_call)
+{
+    /* The page that tells a forked child, and the workers' stacks for signals. */
+    cr_assert_eq(refuse_each(REFUSE_MAPS, -ENOMEM, LANEX_EXECUTOR_CONTAIN_SIGNALS), 1 + WORKERS);
 }
 
 /* Chunks are made when the first job needs them: create has nothing to do with that. */

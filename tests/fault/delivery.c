@@ -14,9 +14,9 @@ TestSuite(fault_delivery, .timeout = 60);
 static struct lx_seams real;
 static atomic_bool refusing;
 
-static void *maybe_allocate(size_t size)
+static void *maybe_allocate(size_t size, bool zeroed)
 {
-    return atomic_load(&refusing) ? NULL : real.allocate(size);
+    return atomic_load(&refusing) ? NULL : real.allocate(size, zeroed);
 }
 
 static void *maybe_map(size_t size)

@@ -131,9 +131,9 @@ int __wrap_io_uring_submit(struct io_uring *ring)
 static struct lx_seams real;
 static atomic_int blocks, maps;
 
-static void *counting_allocate(size_t size)
+static void *counting_allocate(size_t size, bool zeroed)
 {
-    void *memory = real.allocate(size);
+    void *memory = real.allocate(size, zeroed);
     if (memory != NULL)
         atomic_fetch_add(&blocks, 1);
     return memory;

@@ -23,7 +23,7 @@ int sim_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes,
                        void *(*run)(void *), void *arg);
 int sim_pthread_join(pthread_t thread, void **ret_value);
 int sim_pthread_detach(pthread_t thread);
-int sim_pthread_setname(pthread_t thread, const char *name);
+int sim_name_thread(const char *name);
 int sim_sched_yield(void);
 int sim_sched_getcpu(void);
 long sim_sysconf(int name);
@@ -318,12 +318,9 @@ int sim_pthread_detach(pthread_t thread)
     return 0;
 }
 
-int sim_pthread_setname(pthread_t thread, const char *name)
+int sim_name_thread(const char *name)
 {
-    struct sim_fiber *fiber = sim_fiber_numbered((uint32_t)thread);
-
-    if (fiber != NULL)
-        snprintf(fiber->name, sizeof fiber->name, "%s", name);
+    snprintf(sim.self->name, sizeof sim.self->name, "%s", name);
     return 0;
 }
 

@@ -52,10 +52,10 @@ void *realloc(void *memory, size_t size)
 
 static struct lx_seams real;
 
-static void *counting_allocate(size_t size)
+static void *counting_allocate(size_t size, bool zeroed)
 {
     count_allocation();
-    return real.allocate(size);
+    return real.allocate(size, zeroed);
 }
 
 static void *counting_map(size_t size)

@@ -480,9 +480,11 @@ Test(single_flight_leave, a_builder_that_forks_gives_the_child_an_error)
 
 static _Thread_local int until_failure;
 
-static void *fail_the_kth(size_t size)
+static void *fail_the_kth(size_t size, bool zeroed)
 {
-    return until_failure > 0 && --until_failure == 0 ? NULL : malloc(size);
+    if (until_failure > 0 && --until_failure == 0)
+        return NULL;
+    return zeroed ? calloc(1, size) : malloc(size);
 }
 
 Test(single_flight_leave, without_memory_nothing_is_built_and_nothing_is_left)

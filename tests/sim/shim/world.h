@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ int sim_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes,
                        void *(*run)(void *), void *arg);
 int sim_pthread_join(pthread_t thread, void **ret_value);
 int sim_pthread_detach(pthread_t thread);
-int sim_pthread_setname(pthread_t thread, const char *name);
+int sim_name_thread(const char *name);
 int sim_sched_yield(void);
 int sim_sched_getcpu(void);
 long sim_sysconf(int name);
@@ -57,7 +58,7 @@ _Noreturn void sim_abort(void);
 #define pthread_create(t, a, run, arg)   sim_pthread_create(t, a, run, arg)
 #define pthread_join(t, value)           sim_pthread_join(t, value)
 #define pthread_detach(t)                sim_pthread_detach(t)
-#define pthread_setname_np(t, name)      sim_pthread_setname(t, name)
+#define prctl(what, name)                sim_name_thread(name)
 #define pthread_sigmask(how, set, old)   ((void)(set), (void)(old), 0)
 #define pthread_setcancelstate(new, old) ((void)(old), 0)
 #define sched_yield()                    sim_sched_yield()
