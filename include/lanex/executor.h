@@ -191,8 +191,10 @@ LANEX_API lanex_executor *lanex_executor_ref(lanex_executor *executor);
 
 /*
  * Drops a reference. Memory goes with the last one; if the executor still runs then, it is shut
- * down first, by a thread of its own when the caller is one of its workers: nothing is waited for
- * inside a job.
+ * down first. On one of its own threads, and in a callback, nothing is waited for: the call returns
+ * at once and lanex-reap shuts it down, running what is then left of the user's code (callbacks,
+ * releases of contexts) and ending as the last of its threads. Neither way asks for anything that
+ * could be refused.
  */
 LANEX_API void lanex_executor_unref(lanex_executor *executor);
 

@@ -76,11 +76,16 @@ static void unlock_and_drop(struct lanex_deferred *deferred)
     }
 }
 
-static void answered(struct lx_deferred_list *list)
+/* The caller holds the executor's memory. */
+static void answered(struct lanex_executor *ex)
 {
-    /* release: partner is the acquire in lx_deferred_shutdown. */
-    if (atomic_fetch_sub_explicit(&list->answering, 1, memory_order_release) == 1)
+    struct lx_deferred_list *list = ex->deferred;
+
+    /* release: partner is the acquire in lx_deferred_answering. */
+    if (atomic_fetch_sub_explicit(&list->answering, 1, memory_order_release) == 1) {
         lx_futex_wake(&list->answering, LX_FUTEX_ALL);
+        lx_ending_notify(ex);
+    }
 }
 
 /* ---- the body's side ---- */
@@ -203,7 +208,7 @@ static int give(lanex_deferred *deferred, const struct answer *answer)
     unlock_and_drop(deferred);
     if (deliver) {
         deliver_here(job, ex);
-        answered(list);
+        answered(ex);
     }
     if (!ours)
         destroy_data(answer);
@@ -252,7 +257,6 @@ void lanex_deferred_drop(lanex_deferred *deferred)
 void lx_deferred_shutdown(struct lanex_executor *ex)
 {
     struct lx_deferred_list *list = ex->deferred;
-    uint32_t answering;
 
     /* The workers have ended, so that no body runs. */
     for (;;) {
@@ -269,7 +273,23 @@ void lx_deferred_shutdown(struct lanex_executor *ex)
         job->entry.status = LANEX_STATUS_EXECUTOR_SHUTDOWN;
         deliver_here(job, ex);
     }
+}
+
+static uint32_t count_answering(const struct lanex_executor *ex)
+{
     /* acquire: partner is the release in answered(). */
-    while ((answering = atomic_load_explicit(&list->answering, memory_order_acquire)) != 0)
-        lx_futex_wait(&list->answering, answering, LANEX_TIME_NEVER);
+    return atomic_load_explicit(&ex->deferred->answering, memory_order_acquire);
+}
+
+bool lx_deferred_answering(const struct lanex_executor *ex)
+{
+    return count_answering(ex) != 0;
+}
+
+void lx_deferred_wait(struct lanex_executor *ex)
+{
+    uint32_t answering;
+
+    while ((answering = count_answering(ex)) != 0)
+        lx_futex_wait(&ex->deferred->answering, answering, LANEX_TIME_NEVER);
 }

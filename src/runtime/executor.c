@@ -4,7 +4,6 @@
 #include "runtime/executor.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,59 +83,6 @@ void lx_executor_orphan_gone(struct lanex_executor *ex)
         lx_executor_drop_memory(ex);
 }
 
-/*
- * A job that somebody outside let go of just before it was to be marked is on its way back to the
- * slab, and one that is just being submitted will go there: waits until all that is in use is
- * marked. The order of the looks makes it err on the side of waiting: an orphan counts as ending
- * before the slab has it.
- */
-static void wait_unmarked(struct lanex_executor *ex, uint64_t marked)
-{
-    for (;;) {
-        uint64_t in_use = lx_slab_in_use(&ex->jobs);
-        uint64_t ending = atomic_load_explicit(&ex->orphans_ending, memory_order_seq_cst);
-        uint64_t left_out = atomic_load_explicit(&ex->jobs_left_out, memory_order_relaxed);
-
-        if (in_use + ending <= marked + left_out)
-            return;
-        sched_yield();
-    }
-}
-
-/*
- * Marks every job that somebody outside still holds (a ticket, a completion in a port): the memory
- * goes when the last of them is given back. Nothing of the executor's own holds jobs any more.
- */
-static void adopt_orphans(struct lanex_executor *ex)
-{
-    uint32_t limit = lx_slab_limit(&ex->jobs);
-    uint64_t marked = 0;
-
-    atomic_store_explicit(&ex->orphans, 1, memory_order_relaxed);
-    lx_executor_hold_memory(ex);
-    for (uint32_t index = 0; index < limit; index++) {
-        struct lanex_job *job = lx_slab_at(&ex->jobs, index);
-        uint32_t word;
-
-        if (job == NULL)
-            continue;
-        word = atomic_load_explicit(&job->entry.word, memory_order_relaxed);
-        while ((word & LX_WORD_HOLDS) != 0) {
-            /* Counted before the mark can be seen, so that the count cannot reach 0 early. */
-            atomic_fetch_add_explicit(&ex->orphans, 1, memory_order_relaxed);
-            if (atomic_compare_exchange_strong_explicit(&job->entry.word, &word,
-                                                        word | LX_WORD_ORPHAN, memory_order_acq_rel,
-                                                        memory_order_relaxed)) {
-                marked++;
-                break;
-            }
-            atomic_fetch_sub_explicit(&ex->orphans, 1, memory_order_relaxed);
-        }
-    }
-    wait_unmarked(ex, marked);
-    lx_executor_orphan_gone(ex);
-}
-
 /* ---- create ---- */
 
 int lanex_config_resolve(const lanex_executor_options *options, uint32_t usable_cpus,
@@ -200,7 +146,8 @@ static int assign_cpus(struct lanex_executor *ex, const lanex_executor_options *
     return rc;
 }
 
-static void close_doors(struct lanex_executor *ex, uint32_t workers, bool scheduler, bool reaper)
+void lx_executor_close_doors(struct lanex_executor *ex, uint32_t workers, bool scheduler,
+                             bool reaper)
 {
     for (uint32_t i = 0; i < workers; i++)
         lx_door_fini(&ex->workers[i].door);
@@ -219,13 +166,13 @@ static int open_doors(struct lanex_executor *ex)
         return rc;
     rc = lx_door_init(&ex->reaper_door, &ex->backend);
     if (rc < 0) {
-        close_doors(ex, 0, true, false);
+        lx_executor_close_doors(ex, 0, true, false);
         return rc;
     }
     for (i = 0; i < ex->config.pool_size; i++) {
         rc = lx_door_init(&ex->workers[i].door, &ex->backend);
         if (rc < 0) {
-            close_doors(ex, i, true, true);
+            lx_executor_close_doors(ex, i, true, true);
             return rc;
         }
     }
@@ -266,7 +213,7 @@ static int start(struct lanex_executor *ex)
             lx_contain_release(&ex->config);
     }
     if (rc < 0)
-        close_doors(ex, ex->config.pool_size, true, true);
+        lx_executor_close_doors(ex, ex->config.pool_size, true, true);
     return rc;
 }
 
@@ -317,12 +264,6 @@ static void apply_drain(struct lanex_executor *ex, struct lx_request *request)
     request->result = 0;
 }
 
-static void apply_close(struct lanex_executor *ex, struct lx_request *request)
-{
-    lx_admission_close(&ex->admission);
-    request->result = 0;
-}
-
 /* The ends of all jobs were seen; their deliveries may still be running on the workers. */
 static void wait_deliveries(struct lanex_executor *ex)
 {
@@ -369,39 +310,6 @@ int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *
     return rc;
 }
 
-/* Those that are still registered. Runs user code. */
-static void end_actors(struct lanex_executor *ex)
-{
-    struct lanex_executor *outer = lx_self.answers;
-
-    lx_self.answers = ex; /* a destroy from there would wait for itself */
-    lx_actor_announce_end(ex);
-    lx_registry_close(ex->registry);
-    lx_self.answers = outer;
-}
-
-static void shut_down(struct lanex_executor *ex)
-{
-    struct lx_request request = {.apply = apply_close};
-    int rc = lx_seat_request(ex, &request);
-
-    LX_ASSERT(rc == 0); /* the inbox is closed only below */
-    rc = lx_seat_wait_quiet(ex, LANEX_TIME_NEVER);
-    LX_ASSERT(rc == 0);
-    lx_threads_stop_workers(ex);
-    lx_deferred_shutdown(ex);
-    lx_seat_close(ex);
-    lx_threads_stop_reaper(ex);
-    lx_contain_release(&ex->config);
-    lx_threads_quiet_doors(ex);
-    close_doors(ex, ex->config.pool_size, true, true);
-    end_actors(ex);
-    adopt_orphans(ex);
-    /* release: partner is the acquire in wait_stopped. */
-    atomic_store_explicit(&ex->life, LX_LIFE_STOPPED, memory_order_release);
-    lx_futex_wake(&ex->life, LX_FUTEX_ALL);
-}
-
 static void wait_stopped(struct lanex_executor *ex)
 {
     uint32_t life;
@@ -417,7 +325,7 @@ static void stop(struct lanex_executor *ex)
 
     if (atomic_compare_exchange_strong_explicit(&ex->life, &running, LX_LIFE_STOPPING,
                                                 memory_order_acq_rel, memory_order_relaxed))
-        shut_down(ex);
+        lx_executor_shut_down(ex);
     else
         wait_stopped(ex);
 }
@@ -429,36 +337,17 @@ lanex_executor *lanex_executor_ref(lanex_executor *executor)
     return executor;
 }
 
-static void *stop_and_drop(void *executor)
-{
-    stop(executor);
-    lx_executor_drop_memory(executor);
-    return NULL;
-}
-
-/* The last reference was dropped inside one of its own threads, which cannot join itself. */
-static void stop_from_inside(struct lanex_executor *ex)
-{
-    pthread_t thread;
-
-    if (lx_seams.thread_start(&thread, stop_and_drop, ex) == 0)
-        pthread_detach(thread);
-    else
-        /* No thread to be had: it goes on refusing work and its memory stays, which is better than
-         * a hang. */
-        atomic_store_explicit(&ex->life, LX_LIFE_STOPPING, memory_order_relaxed);
-}
-
 void lanex_executor_unref(lanex_executor *executor)
 {
     if (executor == NULL || lx_executor_forked(executor) ||
         atomic_fetch_sub_explicit(&executor->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (on_own_thread(executor)) {
-        stop_from_inside(executor);
+        lx_executor_end_by_itself(executor);
         return;
     }
-    stop_and_drop(executor);
+    stop(executor);
+    lx_executor_drop_memory(executor);
 }
 
 int lanex_executor_destroy(lanex_executor *executor)

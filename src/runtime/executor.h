@@ -182,8 +182,11 @@ struct lanex_executor {
     struct lx_job_entry **running_jobs;
 
     _Atomic uint32_t life; /* enum lx_life; a futex: destroyers wait for STOPPED */
-    _Atomic uint32_t stop; /* 1: workers and scheduler end when they find nothing to do */
+    _Atomic uint32_t stop; /* 1: workers end when they find nothing to do */
+    _Atomic uint32_t scheduler_stop;
     _Atomic uint32_t reap_stop;
+    _Atomic uint32_t ends_by_itself; /* 1: lanex-reap shuts it down; see ending.c */
+    _Atomic uint32_t workers_ended;  /* that have left their loops */
     _Atomic uint32_t
         threads_ready; /* that have made their rings, or failed to; create waits for all */
     _Atomic int32_t thread_error; /* the first one's -errno */
@@ -242,6 +245,29 @@ void lx_executor_drop_memory(struct lanex_executor *ex);
 void lx_executor_orphan_ending(struct lanex_executor *ex);
 void lx_executor_orphan_gone(struct lanex_executor *ex);
 
+void lx_executor_close_doors(struct lanex_executor *ex, uint32_t workers, bool scheduler,
+                             bool reaper);
+
+/* ---- ending.c ---- */
+/* How far lanex-reap has come with ending the executor: what it waits for. */
+enum lx_ending {
+    LX_ENDING_NOT,
+    LX_ENDING_JOBS,
+    LX_ENDING_WORKERS,
+    LX_ENDING_ANSWERS, /* through deferred handles, being delivered on users' threads */
+    LX_ENDING_REAPER,
+};
+/* All of it, on a thread that is not the executor's. `life` is LX_LIFE_STOPPING. */
+void lx_executor_shut_down(struct lanex_executor *ex);
+/* The last reference was dropped on a thread of ours, or in a callback: returns at once. */
+void lx_executor_end_by_itself(struct lanex_executor *ex);
+/* Something came about that lanex-reap may be waiting for. */
+void lx_ending_notify(struct lanex_executor *ex);
+/* In each pass of lanex-reap: goes as far as it can without a wait. */
+void lx_ending_go_on(struct lanex_executor *ex, enum lx_ending *stage);
+/* Last of lanex-reap; the executor may be gone afterwards. */
+void lx_ending_finish(struct lanex_executor *ex);
+
 /* ---- inspect.c ---- */
 /* Jobs of the class in flight: dispatched, and not filed as ended. */
 uint64_t lx_executor_running(const struct lanex_executor *ex, unsigned job_class);
@@ -254,7 +280,10 @@ void lx_thread_name_worker(uint32_t index);
 /* First thing that a thread of ours does: 0, or why it cannot work. It goes on to its loop in both
  * cases. */
 void lx_thread_report(struct lanex_executor *ex, int result);
+/* Lets the workers end; lx_threads_stop_workers does that and waits for it. */
+void lx_threads_release_workers(struct lanex_executor *ex);
 void lx_threads_stop_workers(struct lanex_executor *ex);
+void lx_threads_stop_scheduler(struct lanex_executor *ex);
 void lx_threads_stop_reaper(struct lanex_executor *ex);
 /* Wakes the thread behind one of ex's doors; nothing once the doors are closing. */
 void lx_threads_ring(struct lanex_executor *ex, struct lx_door *door);
@@ -287,6 +316,8 @@ void lx_request_answer(struct lx_request *request);
 /* Waits until a turn has seen nothing queued, in flight or to be answered. -ETIMEDOUT, -ESHUTDOWN.
  */
 int lx_seat_wait_quiet(struct lanex_executor *ex, uint64_t deadline_ns);
+/* Whether that is so now. If not, the turn that makes it so calls lx_ending_notify. */
+bool lx_seat_is_quiet(struct lanex_executor *ex);
 /*
  * For a look at the turn's state that waits for nobody: false if the seat is taken or events are
  * not handled yet, so that the look would miss what the caller did before. Else the caller has the
@@ -326,6 +357,9 @@ int lx_deferred_list_create(struct lanex_executor *ex);
 void lx_deferred_list_destroy(struct lanex_executor *ex);
 /* Answers all outstanding handles `executor_shutdown`. */
 void lx_deferred_shutdown(struct lanex_executor *ex);
+/* Whether answers that were given are still being delivered; waits until none is. */
+bool lx_deferred_answering(const struct lanex_executor *ex);
+void lx_deferred_wait(struct lanex_executor *ex);
 /* The body panicked: the handle becomes inert. False if it was answered before; the worker delivers
  * in both cases. The handle is no longer the worker's after either of these calls. */
 bool lx_deferred_disarm(struct lanex_deferred *deferred);

@@ -131,17 +131,20 @@ void *lx_reaper_main(void *arg)
 {
     struct lanex_executor *ex = arg;
     struct retries retries = {.first = NULL};
+    enum lx_ending ending = LX_ENDING_NOT;
 
     lx_self = (struct lx_self){.executor = ex, .door = &ex->reaper_door, .role = LX_ROLE_REAPER};
     lx_thread_name("lanex-reap");
     lx_thread_report(ex, lx_door_enable(&ex->reaper_door));
     for (bool last = false;;) {
-        uint32_t stop = atomic_load_explicit(&ex->reap_stop, memory_order_acquire);
         uint64_t until = LX_TIME_NEVER;
         uintptr_t link;
+        uint32_t stop;
         bool took_nothing;
 
         atomic_exchange_explicit(&ex->reaper_told, 0, memory_order_seq_cst);
+        lx_ending_go_on(ex, &ending);
+        stop = atomic_load_explicit(&ex->reap_stop, memory_order_acquire);
         /* What was pushed before reap_stop was set is taken; what comes later must fail. */
         link = lx_inbox_take(&ex->reaper_inbox, last ? LX_INBOX_CLOSED : LX_INBOX_EMPTY);
         took_nothing = link == LX_INBOX_EMPTY;
@@ -152,6 +155,8 @@ void *lx_reaper_main(void *arg)
         }
         if (last) {
             give_up(&retries);
+            if (ending != LX_ENDING_NOT)
+                lx_ending_finish(ex);
             return NULL;
         }
         if (retries.first != NULL) {

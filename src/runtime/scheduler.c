@@ -35,7 +35,7 @@ void *lx_scheduler_main(void *arg)
         until = atomic_load_explicit(&ex->timer_ns, memory_order_relaxed);
         if (told || (until != LANEX_TIME_NEVER && until <= lx_now_ns()))
             lx_seat_visit(ex, LX_SEAT_SCHEDULER);
-        if (atomic_load_explicit(&ex->stop, memory_order_acquire) != 0)
+        if (atomic_load_explicit(&ex->scheduler_stop, memory_order_acquire) != 0)
             return NULL;
         until = atomic_load_explicit(&ex->timer_ns, memory_order_relaxed);
         atomic_store_explicit(&ex->armed_ns, until, memory_order_relaxed);

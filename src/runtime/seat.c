@@ -366,6 +366,7 @@ static inline void after_turn(struct lanex_executor *ex, const struct turn_resul
         /* release: partner is the acquire in the waits of drain and destroy. */
         atomic_fetch_add_explicit(&ex->quiet_word, 1, memory_order_release);
         lx_futex_wake(&ex->quiet_word, LX_FUTEX_ALL);
+        lx_ending_notify(ex);
     }
     if (atomic_load_explicit(&ex->timer_ns, memory_order_relaxed) <
         atomic_load_explicit(&ex->armed_ns, memory_order_relaxed))
@@ -492,6 +493,13 @@ static void apply_is_quiet(struct lanex_executor *ex, struct lx_request *request
     /* So that the end of this very turn counts as becoming quiet. */
     if (!request->result)
         ex->quiet = false;
+}
+
+bool lx_seat_is_quiet(struct lanex_executor *ex)
+{
+    struct lx_request request = {.apply = apply_is_quiet};
+
+    return lx_seat_request(ex, &request) > 0;
 }
 
 int lx_seat_wait_quiet(struct lanex_executor *ex, uint64_t deadline_ns)

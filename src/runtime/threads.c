@@ -50,24 +50,36 @@ static int start_workers(struct lanex_executor *ex)
     return 0;
 }
 
-void lx_threads_stop_workers(struct lanex_executor *ex)
+void lx_threads_release_workers(struct lanex_executor *ex)
 {
-    /* release: partner is the acquire in the threads' loops. */
+    /* release: partner is the acquire in the workers' loops. */
     atomic_store_explicit(&ex->stop, 1, memory_order_seq_cst);
     for (uint32_t i = 0; i < ex->config.pool_size; i++) {
         if (ex->workers[i].started)
             lx_door_knock(&ex->workers[i].door);
     }
+}
+
+void lx_threads_stop_workers(struct lanex_executor *ex)
+{
+    lx_threads_release_workers(ex);
     for (uint32_t i = 0; i < ex->config.pool_size; i++) {
         if (ex->workers[i].started)
             stop_thread(ex->workers[i].thread);
         ex->workers[i].started = false;
     }
-    if (ex->scheduler_started) {
-        lx_door_knock(&ex->scheduler_door);
-        stop_thread(ex->scheduler_thread);
-        ex->scheduler_started = false;
-    }
+}
+
+/* After the workers: one of their last callbacks may be waiting for a turn. */
+void lx_threads_stop_scheduler(struct lanex_executor *ex)
+{
+    if (!ex->scheduler_started)
+        return;
+    /* release: partner is the acquire in lx_scheduler_main. */
+    atomic_store_explicit(&ex->scheduler_stop, 1, memory_order_seq_cst);
+    lx_door_knock(&ex->scheduler_door);
+    stop_thread(ex->scheduler_thread);
+    ex->scheduler_started = false;
 }
 
 void lx_threads_stop_reaper(struct lanex_executor *ex)
@@ -144,6 +156,7 @@ int lx_threads_start(struct lanex_executor *ex)
     lx_signals_restore(&before);
     if (rc < 0) {
         lx_threads_stop_workers(ex);
+        lx_threads_stop_scheduler(ex);
         lx_threads_stop_reaper(ex);
     }
     return rc;

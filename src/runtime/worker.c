@@ -284,5 +284,8 @@ void *lx_worker_main(void *arg)
         lx_release(worker->spare_deferred);
     if (worker->signal_stack != NULL)
         lx_contain_leave_thread(worker->signal_stack);
+    /* release: all that it did; partner is the acquire in lx_ending_go_on. */
+    atomic_fetch_add_explicit(&worker->executor->workers_ended, 1, memory_order_release);
+    lx_ending_notify(worker->executor);
     return NULL;
 }

@@ -2,11 +2,10 @@
  * Create fails clean: whichever thread, allocation, map or descriptor is refused, the errno comes
  * back and no thread, descriptor or memory is left.
  */
+#include "refuse.h"
+
 #include "tests/support/lx_executor.h"
 
-#include "sync/seams.h"
-
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -17,98 +16,6 @@ TestSuite(create, .timeout = 120);
 
 #define WORKERS 3u
 #define NOBODY  65534
-
-/* ---- seams that fail at the k-th call, and count what is out ---- */
-
-static struct lx_seams real;
-static _Atomic int64_t blocks; /* allocations and maps that were not given back */
-static _Atomic int64_t calls_left;
-enum refused { REFUSE_NOTHING, REFUSE_MEMORY, REFUSE_MAPS, REFUSE_THREADS };
-static _Atomic enum refused refused;
-
-/* True for the k-th call of the refused kind, and no other. */
-static bool fails(enum refused kind)
-{
-    return kind == refused && atomic_fetch_sub(&calls_left, 1) == 1;
-}
-
-static void *counting_allocate(size_t size, bool zeroed)
-{
-    void *memory = fails(REFUSE_MEMORY) ? NULL : real.allocate(size, zeroed);
-
-    if (memory != NULL)
-        atomic_fetch_add(&blocks, 1);
-    return memory;
-}
-
-static void counting_release(void *memory)
-{
-    if (memory != NULL)
-        atomic_fetch_sub(&blocks, 1);
-    real.release(memory);
-}
-
-static void *counting_map(size_t size)
-{
-    void *memory = fails(REFUSE_MAPS) ? NULL : real.map(size);
-
-    if (memory != NULL)
-        atomic_fetch_add(&blocks, 1);
-    return memory;
-}
-
-static void counting_unmap(void *memory, size_t size)
-{
-    atomic_fetch_sub(&blocks, 1);
-    real.unmap(memory, size);
-}
-
-static int failing_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *arg)
-{
-    return fails(REFUSE_THREADS) ? EAGAIN : real.thread_start(ret_thread, run, arg);
-}
-
-static void install_seams(void)
-{
-    real = lx_seams;
-    lx_seams.allocate = counting_allocate;
-    lx_seams.release = counting_release;
-    lx_seams.map = counting_map;
-    lx_seams.unmap = counting_unmap;
-    lx_seams.thread_start = failing_thread_start;
-}
-
-/* ---- what is left ---- */
-
-static unsigned entries(const char *path)
-{
-    unsigned count = 0;
-    DIR *folder = opendir(path);
-
-    LX_REQUIRE(folder != NULL);
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
-struct left {
-    unsigned threads, descriptors;
-    int64_t blocks;
-};
-
-static struct left count_left(void)
-{
-    return (struct left){entries("/proc/self/task"), entries("/proc/self/fd"), blocks};
-}
-
-static void must_be(struct left before)
-{
-    /* A joined thread leaves /proc a moment later. */
-    LX_EVENTUALLY(entries("/proc/self/task") == before.threads);
-    cr_assert_eq(entries("/proc/self/fd"), before.descriptors);
-    cr_assert_eq(atomic_load(&blocks), before.blocks);
-}
 
 static void nothing(lanex_job *job, void *context, void *arg)
 {
@@ -141,20 +48,18 @@ static uint32_t backend_of(const lanex_executor *executor)
 }
 
 /* Create with the k-th call of the kind refused. False if there is no k-th call. */
-static bool create_refusing(const lanex_executor_options *options, enum refused kind, unsigned k,
-                            int expected)
+static bool create_refusing(const lanex_executor_options *options, enum refuse_kind kind,
+                            unsigned k, int expected)
 {
     lanex_executor *executor = (lanex_executor *)&executor;
     bool was_refused;
     int rc, seen;
 
-    atomic_store(&calls_left, (int64_t)k);
-    refused = kind;
+    refuse_kth(kind, k);
     errno = 4711;
     rc = lanex_executor_create(options, &executor);
     seen = errno;
-    refused = REFUSE_NOTHING;
-    was_refused = atomic_load(&calls_left) <= 0;
+    was_refused = refuse_stop() != 0;
     cr_assert_eq(seen, 4711, "errno was touched");
     if (rc < 0) {
         cr_assert(was_refused);
@@ -171,21 +76,21 @@ static bool create_refusing(const lanex_executor_options *options, enum refused 
 }
 
 /* Refuses the k-th call for each k; returns how many calls there were. */
-static unsigned refuse_each(enum refused kind, int expected, uint32_t flags)
+static unsigned refuse_each(enum refuse_kind kind, int expected, uint32_t flags)
 {
     lanex_executor_options options = lx_test_executor_options(WORKERS);
-    struct left before;
+    struct refuse_left before;
     unsigned k = 1;
 
     options.flags = flags;
-    install_seams();
+    refuse_install();
     whole_life();
-    before = count_left();
+    before = refuse_count_left();
     for (; create_refusing(&options, kind, k, expected); k++)
-        must_be(before);
-    must_be(before);
+        refuse_must_be(before);
+    refuse_must_be(before);
     whole_life();
-    must_be(before);
+    refuse_must_be(before);
     return k - 1;
 }
 
@@ -211,9 +116,9 @@ Test(create, without_a_map_at_each_call)
 /* Chunks are made when the first job needs them: create has nothing to do with that. */
 Test(create, without_memory_for_jobs_submit_says_so)
 {
-    install_seams();
+    refuse_install();
     whole_life(); /* what the C library and sanitizers make once */
-    struct left before = count_left();
+    struct refuse_left before = refuse_count_left();
     lanex_executor *executor = lx_test_executor(WORKERS);
     lanex_actor *actor = lx_test_actor(executor, 1);
     lanex_job_options options = lx_test_job(LANEX_LANE_MUTATING, nothing, NULL);
@@ -223,14 +128,12 @@ Test(create, without_memory_for_jobs_submit_says_so)
     /* The jobs, the texts, and what a deadline needs: each has a slab of its own, whose first chunk
      * takes a row of its directory and a map. */
     for (unsigned missing = 0; missing < 3; missing++) {
-        refused = REFUSE_MAPS;
-        atomic_store(&calls_left, 1);
+        refuse_kth(REFUSE_MAPS, 1);
         cr_assert_eq(lanex_submit(actor, &options, NULL), -ENOMEM);
-        refused = REFUSE_MEMORY;
-        atomic_store(&calls_left, 1);
+        refuse_kth(REFUSE_MEMORY, 1);
         int rc = lanex_submit(actor, &options, NULL);
         cr_assert(rc == -ENOMEM || rc == 0);
-        refused = REFUSE_NOTHING;
+        refuse_stop();
         /* Whichever was refused: the next attempt gets one slab further. */
     }
     cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
@@ -238,23 +141,22 @@ Test(create, without_memory_for_jobs_submit_says_so)
     lx_test_at_rest(executor);
     lanex_actor_unref(actor);
     cr_assert_eq(lanex_executor_destroy(executor), 0);
-    must_be(before);
+    refuse_must_be(before);
 }
 
 Test(create, registering_without_memory)
 {
     unsigned refusals = 0;
 
-    install_seams();
+    refuse_install();
     whole_life();
-    struct left before = count_left();
+    struct refuse_left before = refuse_count_left();
     lanex_executor *executor = lx_test_executor(WORKERS);
     for (unsigned k = 1;; k++) {
         lanex_actor *actor = (lanex_actor *)&refusals;
-        refused = REFUSE_MEMORY;
-        atomic_store(&calls_left, (int64_t)k);
+        refuse_kth(REFUSE_MEMORY, k);
         int rc = lanex_actor_register(executor, "key", 3, NULL, &actor);
-        refused = REFUSE_NOTHING;
+        refuse_stop();
         if (rc == 1) {
             lanex_actor_unref(actor);
             break;
@@ -267,7 +169,7 @@ Test(create, registering_without_memory)
     /* The actor, the table, room in the rotation. */
     cr_assert_geq(refusals, 2);
     cr_assert_eq(lanex_executor_destroy(executor), 0);
-    must_be(before);
+    refuse_must_be(before);
 }
 
 /* ---- the kernel refuses ---- */
@@ -287,9 +189,9 @@ Test(create, without_descriptors)
     struct rlimit limit;
     unsigned refusals = 0;
 
-    install_seams();
+    refuse_install();
     whole_life();
-    struct left before = count_left();
+    struct refuse_left before = refuse_count_left();
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     rlim_t whole = limit.rlim_cur, first = (rlim_t)lowest_free_descriptor();
     for (rlim_t more = 0;; more++) {
@@ -304,16 +206,16 @@ Test(create, without_descriptors)
              * chosen the poll backend; one eventfd a thread is needed in any case. */
             cr_assert_geq(more, WORKERS + 2);
             cr_assert_eq(lanex_executor_destroy(executor), 0);
-            must_be(before);
+            refuse_must_be(before);
             break;
         }
         cr_assert_eq(rc, -EMFILE, "with %lu descriptors: %d", (unsigned long)more, rc);
-        must_be(before);
+        refuse_must_be(before);
         refusals++;
     }
     cr_assert_geq(refusals, WORKERS + 2);
     whole_life();
-    must_be(before);
+    refuse_must_be(before);
 }
 
 /* Root is not bound by RLIMIT_NPROC, so the test becomes somebody else. */
@@ -330,11 +232,11 @@ Test(create, without_processes)
     /* Another uid's /proc entries cannot be read by a process that changed its own. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
         cr_skip("cannot be dumpable again");
-    install_seams();
-    struct left before = count_left();
+    refuse_install();
+    struct refuse_left before = refuse_count_left();
     limit.rlim_max = 0;
     if (setrlimit(RLIMIT_NPROC, &limit) != 0)
         cr_skip("cannot lower RLIMIT_NPROC");
     cr_assert_eq(lanex_executor_create(&options, &executor), -EAGAIN);
-    must_be(before);
+    refuse_must_be(before);
 }

@@ -323,7 +323,7 @@ Test(executor, the_last_reference_dropped_inside_a_job)
         latch_wait(&ends.all, 1);
         cr_assert_eq(ends.by_status[LANEX_STATUS_OK], 1);
         latch_wait(&queued.all, 3);
-        /* The actor goes when a thread of its own has shut the executor down. */
+        /* The actor goes when lanex-reap has shut the executor down. */
         latch_wait(&last.released, 1);
     }
 }
