@@ -1,5 +1,6 @@
 /*
- * ring/kernel.h - every system call that src/ring makes, one small function each.
+ * ring/kernel.h - every system call that src/ring makes, and ports for their doorbells, one small
+ * function each.
  *
  * Nothing else in src/ring enters the kernel, so this file is where faults are injected and where a
  * simulated kernel would be put. All functions return 0 or a positive value, or -errno; none

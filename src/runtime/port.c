@@ -1,9 +1,8 @@
 #include "runtime/port.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "ring/kernel.h"
 #include "runtime/executor.h"
 #include "sync/assert.h"
 #include "sync/seams.h"
@@ -28,11 +27,8 @@ static int open_bell(lanex_port *port, const lanex_port_options *options)
         port->retry.done = port_rung;
         return 0;
     }
-    int saved = errno;
-    port->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    int rc = port->event_fd < 0 ? -errno : 0;
-    errno = saved;
-    return rc;
+    port->event_fd = lx_k_eventfd();
+    return port->event_fd < 0 ? port->event_fd : 0;
 }
 
 int lanex_port_create(lanex_executor *executor, const lanex_port_options *options,
@@ -75,11 +71,8 @@ static void free_port(lanex_port *port)
 {
     struct lanex_executor *ex = port->executor;
 
-    if (port->event_fd >= 0) {
-        int saved = errno;
-        close(port->event_fd);
-        errno = saved;
-    }
+    if (port->event_fd >= 0)
+        lx_k_close(port->event_fd);
     lanex_ring_unref(port->ring);
     lx_release(port);
     lx_executor_drop_memory(ex);
@@ -133,12 +126,9 @@ static bool ring_bell(lanex_port *port)
     int rc;
 
     if (port->event_fd >= 0) {
-        uint64_t one = 1;
-        int saved = errno;
         /* EAGAIN at the largest count: it is readable, which is all that is wanted. */
-        ssize_t ignored = write(port->event_fd, &one, sizeof one);
-        (void)ignored;
-        errno = saved;
+        while (lx_k_eventfd_add(port->event_fd) == -EINTR)
+            ;
         return false;
     }
     rc = lx_ring_post(port->ring, port->ring_user_data, 0);
@@ -172,14 +162,9 @@ void lx_port_deliver(lanex_port *port, struct lanex_job *job)
 
 static void silence_bell(lanex_port *port)
 {
-    uint64_t count;
-    int saved = errno;
-
-    if (port->event_fd >= 0) {
-        ssize_t ignored = read(port->event_fd, &count, sizeof count);
-        (void)ignored; /* EAGAIN: it was silent */
-        errno = saved;
-    }
+    /* After an error it stays readable, for a look too many. */
+    if (port->event_fd >= 0)
+        (void)lx_k_eventfd_take(port->event_fd);
 }
 
 /* Takes the list over, oldest first behind what is ready already. */

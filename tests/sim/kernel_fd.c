@@ -12,10 +12,7 @@
 static struct sim_file *files[SIM_FILES];
 static char last_words[WORDS_MAX];
 
-int sim_eventfd(void);
-ssize_t sim_read(int fd, void *buffer, size_t size);
 ssize_t sim_write(int fd, const void *buffer, size_t size);
-int sim_close(int fd);
 
 /* ---- the table ---- */
 
@@ -210,45 +207,14 @@ uint64_t lx_k_memlock_limit(void)
     return UINT64_MAX;
 }
 
-/* ---- what port.c and the like call by their POSIX names ---- */
-
-static int with_errno(int rc)
-{
-    if (rc >= 0)
-        return rc;
-    errno = -rc;
-    return -1;
-}
-
-int sim_eventfd(void)
-{
-    return with_errno(lx_k_eventfd());
-}
-
-ssize_t sim_read(int fd, void *buffer, size_t size)
-{
-    (void)buffer;
-    int rc = lx_k_eventfd_take(fd);
-    return rc > 0 ? (ssize_t)size : with_errno(rc == 0 ? -EAGAIN : rc);
-}
+/* ---- what a failed assertion says ---- */
 
 ssize_t sim_write(int fd, const void *buffer, size_t size)
 {
-    if (fd == STDERR_FILENO) {
-        snprintf(last_words, sizeof last_words, "%.*s", (int)size, (const char *)buffer);
-        return (ssize_t)size;
-    }
-    /* A port's doorbell is written once, and its users do without being told of EINTR. */
-    int rc = lx_k_eventfd_add(fd);
-    while (rc == -EINTR)
-        rc = lx_k_eventfd_add(fd);
-    return rc == 0 ? (ssize_t)size : with_errno(rc);
-}
-
-int sim_close(int fd)
-{
-    lx_k_close(fd);
-    return 0;
+    if (fd != STDERR_FILENO)
+        sim_fail("write to descriptor %d", fd);
+    snprintf(last_words, sizeof last_words, "%.*s", (int)size, (const char *)buffer);
+    return (ssize_t)size;
 }
 
 const char *sim_last_words(void)

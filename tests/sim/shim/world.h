@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -47,10 +46,7 @@ void *sim_calloc(size_t count, size_t size);
 void sim_free(void *memory);
 void *sim_mmap(size_t size);
 int sim_munmap(void *memory, size_t size);
-int sim_eventfd(void);
-ssize_t sim_read(int fd, void *buffer, size_t size);
 ssize_t sim_write(int fd, const void *buffer, size_t size);
-int sim_close(int fd);
 _Noreturn void sim_abort(void);
 
 #define syscall(...)                     sim_syscall(__VA_ARGS__)
@@ -71,10 +67,7 @@ _Noreturn void sim_abort(void);
 #define mmap(at, size, ...)              sim_mmap(size)
 #define munmap(at, size)                 sim_munmap(at, size)
 #define madvise(at, size, what)          ((void)(at), (void)(size), 0)
-#define eventfd(count, flags)            sim_eventfd()
-#define read(fd, buffer, size)           sim_read(fd, buffer, size)
 #define write(fd, buffer, size)          sim_write(fd, buffer, size)
-#define close(fd)                        sim_close(fd)
 #define abort()                          sim_abort()
 
 #endif
