@@ -143,11 +143,11 @@ int lx_foreign_ring_open(const struct lx_backend *b, int ring_fd, struct lx_fore
         return ring_fd < 0 ? -EBADF : fd;
     /*
      * An entry that submits nothing and waits for nothing: 0 from any ring, -EBADFD from a disabled
-     * one, -EOPNOTSUPP from what is no ring. Asked of the duplicate, so that what was checked is
-     * what is used.
+     * one, -EOPNOTSUPP from what is no ring; what passes is said of rings alone. Asked of the
+     * duplicate, so that what was checked is what is used.
      */
     int rc = lx_k_ring_enter(fd, 0, 0, NULL, 0);
-    if (rc < 0 && rc != -EBADFD) {
+    if (rc < 0 && rc != -EBADFD && !is_passing(rc)) {
         lx_k_close(fd);
         return rc == -EOPNOTSUPP ? -EINVAL : rc;
     }
