@@ -1,7 +1,7 @@
 /* No memory while a job is answered: what was answered still counts, and nothing is lost. */
-#include "tests/support/lx_executor.h"
+#include "refuse.h"
 
-#include "sync/seams.h"
+#include "tests/support/lx_executor.h"
 
 #include <errno.h>
 #include <liburing.h>
@@ -10,32 +10,6 @@
 TestSuite(fault_delivery, .timeout = 60);
 
 #define JOBS 50u
-
-static struct lx_seams real;
-static atomic_bool refusing;
-
-static void *maybe_allocate(size_t size, bool zeroed)
-{
-    return atomic_load(&refusing) ? NULL : real.allocate(size, zeroed);
-}
-
-static void *maybe_map(size_t size)
-{
-    return atomic_load(&refusing) ? NULL : real.map(size);
-}
-
-static void begin(void)
-{
-    real = lx_seams;
-    lx_seams.allocate = maybe_allocate;
-    lx_seams.map = maybe_map;
-}
-
-static void end(void)
-{
-    atomic_store(&refusing, false);
-    lx_seams = real;
-}
 
 /* ---- a deferred answer ---- */
 
@@ -54,12 +28,12 @@ static void answer_then_defer(lanex_job *job, void *context, void *arg)
     (void)context;
     (void)arg;
     lanex_job_respond(job, &destroyed, count_destroyed);
-    atomic_store(&refusing, true);
+    refuse_each_of(REFUSE_ALL);
     errno = 4711;
     LX_REQUIRE(lanex_job_defer(job, &deferred) == -ENOMEM);
     LX_REQUIRE(errno == 4711);
     LX_REQUIRE(deferred == (lanex_deferred *)(uintptr_t)8);
-    atomic_store(&refusing, false);
+    LX_REQUIRE(refuse_stop() == 1);
 }
 
 Test(fault_delivery, an_answer_counts_though_a_later_defer_finds_no_memory)
@@ -70,7 +44,7 @@ Test(fault_delivery, an_answer_counts_though_a_later_defer_finds_no_memory)
     lanex_completion *completion;
     lanex_job_options job = lx_test_job(LANEX_LANE_MUTATING, answer_then_defer, NULL);
 
-    begin();
+    refuse_install();
     executor = lx_test_executor(2);
     actor = lx_test_actor(executor, 1);
     cr_assert_eq(lanex_submit_ticket(actor, &job, &ticket), 0);
@@ -83,7 +57,6 @@ Test(fault_delivery, an_answer_counts_though_a_later_defer_finds_no_memory)
     lanex_actor_unref(actor);
     lanex_executor_destroy(executor);
     cr_assert_eq(atomic_load(&destroyed), 1);
-    end();
 }
 
 /* ---- a ring that cannot be posted to yet ---- */
@@ -103,22 +76,24 @@ struct late_ring {
     unsigned seen[JOBS], total;
 };
 
-/* False where rings are refused, or this kernel does not know the kind. */
+/* False where the executor runs without rings. */
 static bool open_late_ring(struct late_ring *late)
 {
     struct io_uring_params params = {.flags = IORING_SETUP_R_DISABLED};
+    lanex_config config = {.size = sizeof config};
 
     memset(late, 0, sizeof *late);
-    if (io_uring_queue_init_params(64, &late->uring, &params) != 0)
-        return false;
     late->executor = lx_test_executor(2);
+    LX_REQUIRE(lanex_executor_config(late->executor, &config) == 0);
+    if (config.backend != LANEX_BACKEND_RING) {
+        LX_REQUIRE(lanex_ring_attach(late->executor, 0, &late->ring) == -EOPNOTSUPP);
+        LX_REQUIRE(lanex_executor_destroy(late->executor) == 0);
+        return false;
+    }
+    LX_REQUIRE(io_uring_queue_init_params(64, &late->uring, &params) == 0);
     late->actor = lx_test_actor(late->executor, 1);
-    if (lanex_ring_attach(late->executor, late->uring.ring_fd, &late->ring) == 0)
-        return true;
-    lanex_actor_unref(late->actor);
-    lanex_executor_destroy(late->executor);
-    io_uring_queue_exit(&late->uring);
-    return false;
+    LX_REQUIRE(lanex_ring_attach(late->executor, late->uring.ring_fd, &late->ring) == 0);
+    return true;
 }
 
 static void submit_writes(struct late_ring *late)
@@ -130,11 +105,11 @@ static void submit_writes(struct late_ring *late)
         job.sink = (lanex_sink){.kind = LANEX_SINK_RING, .ring = late->ring, .user_data = i};
         LX_REQUIRE(lanex_submit_ticket(late->actor, &job, &ticket) == 0);
         /* With no memory from here on: its message is refused, and must be kept without. */
-        atomic_store(&refusing, true);
+        refuse_each_of(REFUSE_ALL);
         LX_REQUIRE(lanex_ticket_wait(ticket, LANEX_TIME_NEVER) == 0);
         LX_REQUIRE(lanex_completion_status(lanex_ticket_completion(ticket)) == LANEX_STATUS_OK);
         lanex_ticket_drop(ticket);
-        atomic_store(&refusing, false);
+        LX_REQUIRE(refuse_stop() == 0); /* it asked for none */
     }
 }
 
@@ -163,30 +138,34 @@ static void close_late_ring(struct late_ring *late)
 Test(fault_delivery, messages_that_must_wait_need_no_memory)
 {
     struct late_ring late;
+    struct io_uring_cqe *cqe;
 
-    begin();
-    if (open_late_ring(&late)) {
-        submit_writes(&late);
-        /* io_uring_enable_rings is declared by liburing 2.3 but missing from its library. */
-        cr_assert_eq(
-            io_uring_register((unsigned)late.uring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0),
-            0);
-        LX_EVENTUALLY(all_came(&late));
-        close_late_ring(&late);
-    }
-    end();
+    refuse_install();
+    if (!open_late_ring(&late))
+        cr_skip("there are no rings");
+    submit_writes(&late);
+    cr_assert_neq(io_uring_peek_cqe(&late.uring, &cqe), 0, "no message was refused");
+    /* io_uring_enable_rings is declared by liburing 2.3 but missing from its library. */
+    cr_assert_eq(
+        io_uring_register((unsigned)late.uring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0), 0);
+    LX_EVENTUALLY(all_came(&late));
+    close_late_ring(&late);
 }
 
 /* The messages are given up then; what must not happen is a leak or a wait for ever. */
 Test(fault_delivery, an_executor_ends_before_its_messages_could_be_sent)
 {
+    struct refuse_left before;
     struct late_ring late;
 
-    begin();
-    if (open_late_ring(&late)) {
-        submit_writes(&late);
-        close_late_ring(&late);
-        cr_assert_eq(late.total, 0);
-    }
-    end();
+    refuse_install();
+    if (!open_late_ring(&late))
+        cr_skip("there are no rings");
+    close_late_ring(&late);
+    before = refuse_count_left();
+    LX_REQUIRE(open_late_ring(&late));
+    submit_writes(&late);
+    close_late_ring(&late);
+    cr_assert_eq(late.total, 0);
+    refuse_must_be(before);
 }

@@ -1,76 +1,110 @@
 /*
  * Every system call that lanex makes is refused in turn: the k-th call of a kind, with each errno
- * that its manual names and that can pass or be met at run time. Create then works or fails clean;
- * where it works every job gets its one answer. Afterwards nothing is left: no memory, no thread,
- * no descriptor.
+ * that its manual names and that can pass or be met at run time; likewise every allocation, map and
+ * thread. Create then works or fails clean; where it works each further call works or fails clean,
+ * and each job that was accepted gets its one answer (scenario.h). Afterwards nothing is left: no
+ * memory, no map, no thread, no descriptor.
  *
- * The calls are caught by the linker (--wrap): lanex makes them through syscall() and liburing.
+ * The calls are caught by the linker (--wrap): lanex makes them through syscall(), liburing, and
+ * the C library.
  */
-#include "tests/support/lx_executor.h"
+#include "refuse.h"
+#include "scenario.h"
 
-#include "sync/seams.h"
+#include "sync/cancel.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <liburing.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 TestSuite(fault_syscalls, .timeout = 280);
 
-#define JOBS 60u
-/* Of the calls of a kind, so many are refused, one a run; evenly spread if there are more. */
-#define CALLS_TRIED 400u
+/*
+ * Of the calls of a kind, so many are refused, one a run; evenly spread if there are more, as there
+ * are of those that wait and wake. A soak refuses each.
+ */
+#define CALLS_TRIED (lx_test_soak_seconds() > 0 ? UINT32_MAX : (LX_TEST_SANITIZED ? 16u : 48u))
+
+#define TRIES 100u /* of a row in which nothing was refused yet */
 
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
 
-/* Kinds that are no system calls of their own: liburing's. */
-#define CALL_RING_SETUP  100001L
-#define CALL_RING_SUBMIT 100002L
+/* Kinds that are no system calls of their own: liburing's and the C library's. */
+enum {
+    CALL_RING_SETUP = 100001,
+    CALL_RING_SUBMIT,
+    CALL_MMAP,
+    CALL_MUNMAP,
+    CALL_MADVISE,
+    CALL_MPROTECT,
+    CALL_SIGALTSTACK,
+    CALL_PTHREAD_CREATE,
+};
+
+/* Where a kind of call is made at all. */
+enum where {
+    ALWAYS,
+    WITH_PROBE, /* where rings are at least tried */
+    ON_RINGS,
+    ON_POLL,
+    PLAIN, /* not beside a sanitizer: its runtime makes these calls too */
+};
+
+/* Which calls may give the errno: create at most, or others too. */
+enum met { IN_CREATE, ANY_TIME };
 
 static const struct fault {
     const char *name;
     long call;
     int error;
+    enum where where;
+    enum met met;
 } faults[] = {
-    {"eventfd2 EMFILE", SYS_eventfd2, EMFILE},
-    {"eventfd2 ENFILE", SYS_eventfd2, ENFILE},
-    {"eventfd2 ENOMEM", SYS_eventfd2, ENOMEM},
-    {"write EINTR", SYS_write, EINTR},
-    {"read EINTR", SYS_read, EINTR},
-    {"fcntl EMFILE", SYS_fcntl, EMFILE},
-    {"openat EMFILE", SYS_openat, EMFILE},
-    {"openat ENOENT", SYS_openat, ENOENT},
-    {"ppoll EINTR", SYS_ppoll, EINTR},
-    {"ppoll ENOMEM", SYS_ppoll, ENOMEM},
-    {"futex wait EINTR", SYS_futex, EINTR},
-    {"futex wait EAGAIN", SYS_futex, EAGAIN},
-    {"futex_waitv EINTR", SYS_futex_waitv, EINTR},
-    {"futex_waitv ENOMEM", SYS_futex_waitv, ENOMEM},
-    {"futex_waitv ENOSYS", SYS_futex_waitv, ENOSYS},
-    {"getrandom EAGAIN", SYS_getrandom, EAGAIN},
-    {"getrandom ENOSYS", SYS_getrandom, ENOSYS},
-    {"sched_getaffinity EINVAL", SYS_sched_getaffinity, EINVAL},
-    {"io_uring_enter EINTR", SYS_io_uring_enter, EINTR},
-    {"io_uring_enter EAGAIN", SYS_io_uring_enter, EAGAIN},
-    {"io_uring_enter EBUSY", SYS_io_uring_enter, EBUSY},
-    {"io_uring_enter ENOMEM", SYS_io_uring_enter, ENOMEM},
-    {"io_uring_register EINTR", SYS_io_uring_register, EINTR},
-    {"io_uring_register EAGAIN", SYS_io_uring_register, EAGAIN},
-    {"io_uring_register ENOMEM", SYS_io_uring_register, ENOMEM},
-    {"io_uring_register EOVERFLOW", SYS_io_uring_register, EOVERFLOW},
-    {"io_uring_setup EPERM", CALL_RING_SETUP, EPERM},
-    {"io_uring_setup ENOMEM", CALL_RING_SETUP, ENOMEM},
-    {"io_uring_setup EMFILE", CALL_RING_SETUP, EMFILE},
-    {"io_uring submit EINTR", CALL_RING_SUBMIT, EINTR},
-    {"io_uring submit EAGAIN", CALL_RING_SUBMIT, EAGAIN},
-    {"io_uring submit EBUSY", CALL_RING_SUBMIT, EBUSY},
+    {"eventfd2 EMFILE", SYS_eventfd2, EMFILE, ALWAYS, ANY_TIME},
+    {"eventfd2 ENFILE", SYS_eventfd2, ENFILE, ALWAYS, ANY_TIME},
+    {"eventfd2 ENOMEM", SYS_eventfd2, ENOMEM, ALWAYS, ANY_TIME},
+    {"write EINTR", SYS_write, EINTR, ALWAYS, IN_CREATE},
+    {"read EINTR", SYS_read, EINTR, ALWAYS, IN_CREATE},
+    {"close EINTR", SYS_close, EINTR, ALWAYS, IN_CREATE},
+    {"fcntl EMFILE", SYS_fcntl, EMFILE, ON_RINGS, ANY_TIME},
+    {"openat EMFILE", SYS_openat, EMFILE, ALWAYS, IN_CREATE},
+    {"openat ENOENT", SYS_openat, ENOENT, ALWAYS, IN_CREATE},
+    {"ppoll EINTR", SYS_ppoll, EINTR, ON_POLL, IN_CREATE},
+    {"ppoll ENOMEM", SYS_ppoll, ENOMEM, ON_POLL, IN_CREATE},
+    {"futex wait EINTR", SYS_futex, EINTR, ALWAYS, IN_CREATE},
+    {"futex wait EAGAIN", SYS_futex, EAGAIN, ALWAYS, IN_CREATE},
+    {"futex_waitv EINTR", SYS_futex_waitv, EINTR, ALWAYS, IN_CREATE},
+    {"futex_waitv ENOMEM", SYS_futex_waitv, ENOMEM, ALWAYS, IN_CREATE},
+    {"futex_waitv ENOSYS", SYS_futex_waitv, ENOSYS, ALWAYS, IN_CREATE},
+    {"getrandom EAGAIN", SYS_getrandom, EAGAIN, ALWAYS, IN_CREATE},
+    {"getrandom ENOSYS", SYS_getrandom, ENOSYS, ALWAYS, IN_CREATE},
+    {"sched_getaffinity EINVAL", SYS_sched_getaffinity, EINVAL, ALWAYS, IN_CREATE},
+    {"sched_setaffinity EINVAL", SYS_sched_setaffinity, EINVAL, ALWAYS, IN_CREATE},
+    {"mmap ENOMEM", CALL_MMAP, ENOMEM, PLAIN, ANY_TIME},
+    {"munmap ENOMEM", CALL_MUNMAP, ENOMEM, PLAIN, IN_CREATE},
+    {"madvise EINVAL", CALL_MADVISE, EINVAL, PLAIN, IN_CREATE},
+    {"mprotect ENOMEM", CALL_MPROTECT, ENOMEM, PLAIN, IN_CREATE},
+    {"sigaltstack EPERM", CALL_SIGALTSTACK, EPERM, PLAIN, IN_CREATE},
+    {"pthread_create EAGAIN", CALL_PTHREAD_CREATE, EAGAIN, PLAIN, IN_CREATE},
+    {"io_uring_setup EPERM", CALL_RING_SETUP, EPERM, WITH_PROBE, IN_CREATE},
+    {"io_uring_setup ENOMEM", CALL_RING_SETUP, ENOMEM, WITH_PROBE, IN_CREATE},
+    {"io_uring_setup EMFILE", CALL_RING_SETUP, EMFILE, WITH_PROBE, IN_CREATE},
+    {"io_uring submit EINTR", CALL_RING_SUBMIT, EINTR, ON_RINGS, IN_CREATE},
+    {"io_uring submit EAGAIN", CALL_RING_SUBMIT, EAGAIN, ON_RINGS, IN_CREATE},
+    {"io_uring submit EBUSY", CALL_RING_SUBMIT, EBUSY, ON_RINGS, IN_CREATE},
+    {"io_uring_enter EINTR", SYS_io_uring_enter, EINTR, ON_RINGS, IN_CREATE},
+    {"io_uring_enter EAGAIN", SYS_io_uring_enter, EAGAIN, ON_RINGS, IN_CREATE},
+    {"io_uring_enter EBUSY", SYS_io_uring_enter, EBUSY, ON_RINGS, IN_CREATE},
+    {"io_uring_enter ENOMEM", SYS_io_uring_enter, ENOMEM, ON_RINGS, IN_CREATE},
+    {"io_uring_register EINTR", SYS_io_uring_register, EINTR, ON_RINGS, IN_CREATE},
+    {"io_uring_register EAGAIN", SYS_io_uring_register, EAGAIN, ON_RINGS, IN_CREATE},
+    {"io_uring_register ENOMEM", SYS_io_uring_register, ENOMEM, ON_RINGS, IN_CREATE},
+    {"io_uring_register EOVERFLOW", SYS_io_uring_register, EOVERFLOW, ON_RINGS, IN_CREATE},
 };
 
 /* Calls of the kind until now; which of them is refused (0: none); how often one was. */
@@ -85,6 +119,15 @@ static bool refuses(long call)
     if (atomic_fetch_add(&calls, 1) + 1 != atomic_load(&refused_call))
         return false;
     atomic_fetch_add(&refusals, 1);
+    return true;
+}
+
+/* As refuses, with errno set as by the call. */
+static bool refuses_by_errno(long call)
+{
+    if (!refuses(call))
+        return false;
+    errno = atomic_load(&refused_error);
     return true;
 }
 
@@ -108,6 +151,8 @@ long __wrap_syscall(long number, ...)
     va_end(args);
     /* A wake is not refused by any kernel. */
     if ((number != SYS_futex || (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET) && refuses(number)) {
+        if (number == SYS_close) /* which closes whatever it says */
+            __real_syscall(number, a[0]);
         errno = atomic_load(&refused_error);
         return -1;
     }
@@ -117,221 +162,226 @@ long __wrap_syscall(long number, ...)
 int __wrap_io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
                                       struct io_uring_params *params)
 {
-    return refuses(CALL_RING_SETUP) ? -atomic_load(&refused_error)
-                                    : __real_io_uring_queue_init_params(entries, ring, params);
+    return refuses_by_errno(CALL_RING_SETUP)
+               ? -atomic_load(&refused_error)
+               : __real_io_uring_queue_init_params(entries, ring, params);
 }
 
 int __wrap_io_uring_submit(struct io_uring *ring)
 {
-    return refuses(CALL_RING_SUBMIT) ? -atomic_load(&refused_error) : __real_io_uring_submit(ring);
+    return refuses_by_errno(CALL_RING_SUBMIT) ? -atomic_load(&refused_error)
+                                              : __real_io_uring_submit(ring);
 }
 
-/* ---- what may be left behind ---- */
+#if !LX_TEST_SANITIZED
+void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+int __real_munmap(void *at, size_t size);
+int __wrap_munmap(void *at, size_t size);
+int __real_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice);
+int __real_mprotect(void *at, size_t size, int protection);
+int __wrap_mprotect(void *at, size_t size, int protection);
+int __real_sigaltstack(const stack_t *stack, stack_t *before);
+int __wrap_sigaltstack(const stack_t *stack, stack_t *before);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *arg);
 
-static struct lx_seams real;
-static atomic_int blocks, maps;
-
-static void *counting_allocate(size_t size, bool zeroed)
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    void *memory = real.allocate(size, zeroed);
-    if (memory != NULL)
-        atomic_fetch_add(&blocks, 1);
-    return memory;
+    return refuses_by_errno(CALL_MMAP) ? MAP_FAILED
+                                       : __real_mmap64(at, size, protection, flags, fd, offset);
 }
 
-static void counting_release(void *memory)
+int __wrap_munmap(void *at, size_t size)
 {
-    if (memory != NULL)
-        atomic_fetch_sub(&blocks, 1);
-    real.release(memory);
+    return refuses_by_errno(CALL_MUNMAP) ? -1 : __real_munmap(at, size);
 }
 
-static void *counting_map(size_t size)
+int __wrap_madvise(void *at, size_t size, int advice)
 {
-    void *memory = real.map(size);
-    if (memory != NULL)
-        atomic_fetch_add(&maps, 1);
-    return memory;
+    return refuses_by_errno(CALL_MADVISE) ? -1 : __real_madvise(at, size, advice);
 }
 
-static void counting_unmap(void *memory, size_t size)
+int __wrap_mprotect(void *at, size_t size, int protection)
 {
-    atomic_fetch_sub(&maps, 1);
-    real.unmap(memory, size);
+    return refuses_by_errno(CALL_MPROTECT) ? -1 : __real_mprotect(at, size, protection);
 }
 
-static unsigned count_entries(const char *path)
+int __wrap_sigaltstack(const stack_t *stack, stack_t *before)
 {
-    unsigned count = 0;
-    DIR *folder = opendir(path);
-
-    LX_REQUIRE(folder != NULL);
-    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
-        count += entry->d_name[0] != '.';
-    closedir(folder);
-    return count;
+    return refuses_by_errno(CALL_SIGALTSTACK) ? -1 : __real_sigaltstack(stack, before);
 }
 
-/* ---- what is done meanwhile ---- */
-
-static atomic_uint ran[JOBS], answered[JOBS];
-
-static void run(lanex_job *job, void *context, void *arg)
+/* The result is the error; that errno is set too is what the GNU C library may leave. */
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *arg)
 {
-    (void)context;
-    atomic_fetch_add((atomic_uint *)arg, 1);
-    if ((atomic_uint *)arg - ran == JOBS - 1)
-        lanex_panic("as it shall");
-    (void)job;
+    return refuses_by_errno(CALL_PTHREAD_CREATE)
+               ? atomic_load(&refused_error)
+               : __real_pthread_create(thread, attributes, run, arg);
 }
 
-static void answer(lanex_completion *completion, void *arg)
+#endif
+
+/* ---- the sweep ---- */
+
+static struct refuse_left before;
+
+/* How the runs of a row ended. */
+struct tally {
+    unsigned runs, refused, create_failed, call_failed, answered, jobs;
+};
+
+static void count_run(struct tally *tally, const struct scenario_outcome *outcome, unsigned refused)
 {
-    LX_REQUIRE(lanex_completion_arg(completion) == (atomic_uint *)arg - answered + ran);
-    atomic_fetch_add((atomic_uint *)arg, 1);
+    tally->runs++;
+    tally->refused += refused;
+    tally->create_failed += !outcome->created;
+    tally->call_failed += outcome->created && outcome->failed > 0;
+    tally->answered += outcome->created && outcome->failed == 0;
+    tally->jobs += outcome->answered;
 }
 
-static bool drained(lanex_port *port, unsigned *left)
+static void print_tally(const char *name, unsigned known, const struct tally *tally)
 {
-    lanex_completion *taken[8];
-    int count = lanex_port_drain(port, taken, 8);
-
-    LX_REQUIRE(count >= 0);
-    for (int i = 0; i < count; i++) {
-        atomic_fetch_add((atomic_uint *)lanex_completion_arg(taken[i]) - ran + answered, 1);
-        lanex_completion_release(taken[i]);
-    }
-    *left -= (unsigned)count;
-    return *left == 0;
+    printf("%-26s %5u calls, %4u refused: create failed %u times, another call %u times, else all "
+           "went on (%u); %u jobs answered once\n",
+           name, known, tally->refused, tally->create_failed, tally->call_failed, tally->answered,
+           tally->jobs);
 }
 
-static void submit_all(lanex_executor *executor, lanex_actor **actors, lanex_port *port)
+static void add_tally(struct tally *sum, const struct tally *tally)
 {
-    static const uint32_t lanes[] = {LANEX_LANE_PURE_READ, LANEX_LANE_MUTATING,
-                                     LANEX_LANE_SERIAL_STATUS, LANEX_LANE_HEAVY_INIT,
-                                     LANEX_LANE_MAINTENANCE_COMMIT};
-    lanex_ticket *tickets[JOBS] = {NULL};
-    unsigned ported = 0;
-
-    for (unsigned i = 0; i < JOBS; i++) {
-        lanex_job_options job = lx_test_job(lanes[i % 5], run, &ran[i]);
-
-        if (i % 5 == 4)
-            job.job_class = LANEX_CLASS_MAINTENANCE;
-        job.request_id = i % 2 == 0 ? "an id of twenty-four byte" : NULL;
-        if (i % 3 == 0) {
-            LX_REQUIRE(lanex_submit_ticket(actors[i % 2], &job, &tickets[i]) == 0);
-            continue;
-        }
-        if (i % 3 == 1) {
-            job.sink = (lanex_sink){.kind = LANEX_SINK_PORT, .port = port};
-            ported++;
-        } else {
-            job.sink = (lanex_sink){
-                .kind = LANEX_SINK_CALLBACK, .callback = answer, .callback_arg = &answered[i]};
-        }
-        LX_REQUIRE(lanex_submit(actors[i % 2], &job, NULL) == 0);
-    }
-    for (unsigned i = 0; i < JOBS; i++) {
-        if (tickets[i] == NULL)
-            continue;
-        LX_REQUIRE(lanex_ticket_wait(tickets[i], LANEX_TIME_NEVER) == 0);
-        atomic_fetch_add(&answered[i], 1);
-        lanex_ticket_drop(tickets[i]);
-    }
-    LX_EVENTUALLY(drained(port, &ported));
-    LX_REQUIRE(lanex_executor_drain(executor, LANEX_TIME_NEVER, NULL) == 0);
+    sum->runs += tally->runs;
+    sum->refused += tally->refused;
+    sum->create_failed += tally->create_failed;
+    sum->call_failed += tally->call_failed;
+    sum->answered += tally->answered;
+    sum->jobs += tally->jobs;
 }
 
-/* True if create worked. */
-static bool live_once(int error)
+static struct scenario_outcome live_once(int error)
 {
-    lanex_executor_options options = lx_test_executor_options(4);
-    lanex_executor *executor = (lanex_executor *)(uintptr_t)8;
-    lanex_actor *actors[2];
-    lanex_port *port;
-    int rc;
+    struct scenario_outcome outcome;
 
-    memset(ran, 0, sizeof ran);
-    memset(answered, 0, sizeof answered);
-    errno = 4711;
-    rc = lanex_executor_create(&options, &executor);
-    LX_REQUIRE(errno == 4711);
-    if (rc < 0) {
-        if (rc != -error)
-            lx_test_die(__FILE__, __LINE__, "create gave %d for %d", rc, error);
-        LX_REQUIRE(executor == (lanex_executor *)(uintptr_t)8);
-        return false;
-    }
-    for (unsigned i = 0; i < 2; i++)
-        actors[i] = lx_test_actor(executor, i);
-    /* The port's own descriptor is made by the C library. */
-    LX_REQUIRE(lanex_port_create(executor, NULL, &port) == 0);
-    submit_all(executor, actors, port);
-    for (unsigned i = 0; i < JOBS; i++) {
-        LX_REQUIRE(atomic_load(&answered[i]) == 1);
-        LX_REQUIRE(atomic_load(&ran[i]) == 1);
-    }
-    lanex_port_unref(port);
-    for (unsigned i = 0; i < 2; i++)
-        lanex_actor_unref(actors[i]);
-    LX_REQUIRE(lanex_executor_destroy(executor) == 0);
-    LX_REQUIRE(errno == 4711);
-    return true;
+    lx_cancellation_force_slices(false); /* forgets that futex_waitv was refused */
+    outcome = scenario_run(error, !LX_TEST_SANITIZED);
+    return outcome;
 }
 
-static unsigned descriptors_at_first, threads_at_first;
-
-static bool threads_are_gone(void)
+/* How rings stand in this cell, found out while nothing is refused. */
+static bool begin_sweep(void)
 {
-    return count_entries("/proc/self/task") <= threads_at_first;
+    struct scenario_outcome outcome;
+
+    refuse_install();
+    live_once(0); /* what the C library opens and keeps */
+    before = refuse_count_left();
+    outcome = live_once(0);
+    LX_REQUIRE(outcome.created && outcome.failed == 0);
+    refuse_must_be(before);
+    return outcome.rings;
 }
 
-static bool try_call(const struct fault *fault, unsigned number)
+static void try_call(const struct fault *fault, unsigned number, struct tally *tally)
 {
-    bool worked;
+    struct scenario_outcome outcome;
+    unsigned refused_before = atomic_load(&refusals);
 
     atomic_store(&calls, 0);
     atomic_store(&refused_error, fault->error);
     atomic_store(&refused_call, number);
     atomic_store(&kind, fault->call);
-    worked = live_once(fault->error);
+    outcome = live_once(fault->error);
     atomic_store(&kind, 0);
-    if (atomic_load(&blocks) != 0 || atomic_load(&maps) != 0 ||
-        count_entries("/proc/self/fd") != descriptors_at_first)
-        lx_test_die(__FILE__, __LINE__, "%s at call %u leaves %d blocks, %d maps, %d descriptors",
-                    fault->name, number, atomic_load(&blocks), atomic_load(&maps),
-                    (int)(count_entries("/proc/self/fd") - descriptors_at_first));
-    LX_EVENTUALLY(threads_are_gone());
-    return worked;
+    refuse_must_be(before);
+    count_run(tally, &outcome, atomic_load(&refusals) - refused_before);
+}
+
+static bool applies(const struct fault *fault, bool rings)
+{
+    switch (fault->where) {
+    case WITH_PROBE:
+        return lx_test_env_backend() != LX_TEST_BACKEND_POLL;
+    case ON_RINGS:
+        return rings;
+    case ON_POLL:
+        return !rings;
+    case PLAIN:
+        return !LX_TEST_SANITIZED;
+    default:
+        return true;
+    }
 }
 
 Test(fault_syscalls, each_call_refused_in_turn_ends_clean)
 {
-    unsigned absorbed = 0, failed = 0;
+    struct tally sum = {.runs = 0};
+    bool rings = begin_sweep();
 
-    real = lx_seams;
-    lx_seams.allocate = counting_allocate;
-    lx_seams.release = counting_release;
-    lx_seams.map = counting_map;
-    lx_seams.unmap = counting_unmap;
-    threads_at_first = count_entries("/proc/self/task");
-#ifdef LX_TEST_SHIM
-    threads_at_first++; /* ThreadSanitizer's own, which comes with the first that is made */
-#endif
-    LX_REQUIRE(live_once(0)); /* what the C library opens and keeps */
-    descriptors_at_first = count_entries("/proc/self/fd");
     for (unsigned f = 0; f < sizeof faults / sizeof *faults; f++) {
+        struct tally tally = {.runs = 0}, counting = {.runs = 0};
         unsigned known, step;
 
-        cr_assert(try_call(&faults[f], 0)); /* counts */
+        if (!applies(&faults[f], rings))
+            continue;
+        try_call(&faults[f], 0, &counting);
+        cr_assert_eq(counting.refused, 0);
         known = atomic_load(&calls);
         step = known / CALLS_TRIED + 1;
         for (unsigned number = 1; number <= known; number += step)
-            *(try_call(&faults[f], number) ? &absorbed : &failed) += 1;
+            try_call(&faults[f], number, &tally);
+        /* How often a thread waits depends on the others: there may have been no such call. */
+        for (unsigned again = 0; again < TRIES && tally.refused == 0; again++)
+            try_call(&faults[f], 1, &tally);
+        print_tally(faults[f].name, known, &tally);
+        cr_assert_gt(tally.refused, 0, "%s: nothing was refused", faults[f].name);
+        if (faults[f].met == IN_CREATE)
+            cr_assert_eq(tally.call_failed, 0, "%s: a call failed", faults[f].name);
+        add_tally(&sum, &tally);
     }
-    lx_seams = real;
-    cr_assert_gt(atomic_load(&refusals), 40);
-    printf("refused %u calls: %u times create failed with that errno, else all went on\n",
-           atomic_load(&refusals), failed);
+    print_tally("all", atomic_load(&refusals), &sum);
+}
+
+/* ---- memory, maps and threads, at the seams ---- */
+
+static struct tally sweep_seam(enum refuse_kind seam, const char *name, int error)
+{
+    struct tally tally = {.runs = 0};
+    unsigned k = 1, refused;
+
+    do {
+        struct scenario_outcome outcome;
+
+        refuse_kth(seam, k++);
+        outcome = live_once(error);
+        refused = refuse_stop();
+        refuse_must_be(before);
+        if (refused > 0)
+            count_run(&tally, &outcome, refused);
+        else
+            LX_REQUIRE(outcome.created && outcome.failed == 0);
+    } while (refused > 0);
+    print_tally(name, tally.refused, &tally);
+    return tally;
+}
+
+Test(fault_syscalls, each_allocation_map_and_thread_refused_in_turn_ends_clean)
+{
+    struct tally memory, maps, threads;
+
+    begin_sweep();
+    memory = sweep_seam(REFUSE_MEMORY, "allocations", ENOMEM);
+    maps = sweep_seam(REFUSE_MAPS, "maps", ENOMEM);
+    threads = sweep_seam(REFUSE_THREADS, "threads", EAGAIN);
+    cr_assert_gt(memory.create_failed, 5);
+    cr_assert_gt(memory.call_failed, 5);
+    cr_assert_gt(maps.create_failed, 0);
+    cr_assert_gt(maps.call_failed, 0);
+    /* All are started in create. */
+    cr_assert_geq(threads.create_failed, 6);
+    cr_assert_eq(threads.call_failed, 0);
 }
