@@ -32,9 +32,14 @@ void lx_thread_name_worker(uint32_t index)
     lx_thread_name(name);
 }
 
+/* The join is a cancellation point, and a destroy that ended here would leave half an executor. */
 static void stop_thread(pthread_t thread)
 {
+    int before;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     pthread_join(thread, NULL);
+    pthread_setcancelstate(before, NULL);
 }
 
 static int start_workers(struct lanex_executor *ex)
