@@ -34,6 +34,7 @@ CONFIGS = {
     "seat": ["", "-DPUSHERS=3 -DEVENTS=2", "-DPUSH_BY_STORE"],
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
     "single_flight": ["", "-DDISTINCT", "-DCALLERS=2 -DFORGETS=1"],
+    "cancel": ["", "-DINSTALL"],
     "park": ["", "-DFIRST=3"],
     "wake": ["", "-DFIRST=2"],
     "epoch": [
@@ -58,6 +59,7 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("cancel", "MUT_INSTALL_STARTS_CANCELLED"): "-DINSTALL",
     ("port", "MUT_CLEAR_AFTER_TAKE"): "-DMAX=4",
     ("wake", "MUT_NO_LOOK_AFTER_FAILED_CLAIM"): "-DWORKERS=3 -DFIRST=2",
     ("epoch", "MUT_HEIR_NOT_WOKEN"): "-DNR=1 -DNW=3 -DQUIT_R=0",
