@@ -35,6 +35,7 @@ CONFIGS = {
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
     "single_flight": ["", "-DDISTINCT", "-DCALLERS=2 -DFORGETS=1"],
     "cancel": ["", "-DINSTALL"],
+    "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
     "park": ["", "-DFIRST=3"],
     "wake": ["", "-DFIRST=2"],
     "epoch": [
@@ -59,6 +60,8 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("port_life", "MUT_BELL_FOR_LATER_COUNTED_TWICE"): "-DRING -DJOBS=2",
+    ("port_life", "MUT_BELL_FOR_THE_REST_NOT_COUNTED"): "-DRING -DJOBS=2",
     ("cancel", "MUT_INSTALL_STARTS_CANCELLED"): "-DINSTALL",
     ("port", "MUT_CLEAR_AFTER_TAKE"): "-DMAX=4",
     ("wake", "MUT_NO_LOOK_AFTER_FAILED_CLAIM"): "-DWORKERS=3 -DFIRST=2",
