@@ -35,6 +35,8 @@ CONFIGS = {
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
     "single_flight": ["", "-DDISTINCT", "-DCALLERS=2 -DFORGETS=1"],
     "cancel": ["", "-DINSTALL"],
+    "destroy": ["", "-DBY_SCHEDULER", "-DSUBMITTERS=1 -DREQUESTER"],
+    "doors": ["", "-DRINGERS=1 -DRINGS=4"],
     "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
     "park": ["", "-DFIRST=3"],
     "wake": ["", "-DFIRST=2"],
