@@ -37,6 +37,7 @@ CONFIGS = {
     "cancel": ["", "-DINSTALL"],
     "destroy": ["", "-DBY_SCHEDULER", "-DSUBMITTERS=1 -DREQUESTER"],
     "doors": ["", "-DRINGERS=1 -DRINGS=4"],
+    "orphans": ["", "-DSHARED", "-DHOLDERS=3 -DSUBMITTERS=0"],
     "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
     "park": ["", "-DFIRST=3"],
     "wake": ["", "-DFIRST=2"],
