@@ -37,6 +37,7 @@ CONFIGS = {
     "cancel": ["", "-DINSTALL"],
     "destroy": ["", "-DBY_SCHEDULER", "-DSUBMITTERS=1 -DREQUESTER"],
     "doors": ["", "-DRINGERS=1 -DRINGS=4"],
+    "recycle": ["", "-DSUBMITTERS=1 -DLIVES=3 -DOBJECTS=2", "-DLIVES=2"],
     "orphans": ["", "-DSHARED", "-DHOLDERS=3 -DSUBMITTERS=0"],
     "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
     "park": ["", "-DFIRST=3"],
@@ -52,6 +53,8 @@ LONG = {
     "wake": ["-DWORKERS=3 -DFIRST=1", "-DWORKERS=3 -DFIRST=2", "-DWORKERS=3 -DFIRST=3"],
     "seat": ["-DPUSHERS=4 -DEVENTS=2"],
     "port": ["-DPRODUCERS=3 -DITEMS=3"],
+    "recycle": ["-DOBJECTS=2"],
+    "destroy": ["-DSUBMITTERS=3"],
     "single_flight": ["-DFORGETS=1"],
     "epoch": [
         "-DQUIT_W=2 -DQUIT_R=2",
@@ -92,7 +95,7 @@ def step(command, cwd):
     )
 
 
-def search(model, flags, compiler):
+def search(model, flags, compiler, level):
     """Runs one search; returns (text of the verifier, or None and why not)."""
     with tempfile.TemporaryDirectory(prefix="lanex-model-") as directory:
         for source in HERE.glob("*.pml"):
@@ -101,7 +104,7 @@ def search(model, flags, compiler):
         if made.returncode != 0 or not os.path.exists(os.path.join(directory, "pan.c")):
             return None, made.stdout.strip()
         made = step(
-            [compiler, "-O1", "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"],
+            [compiler, level, "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"],
             directory,
         )
         if made.returncode != 0:
@@ -144,7 +147,8 @@ def run(item, compiler):
     flags = config.split() + (["-D" + mutation] if mutation else [])
     start = time.monotonic()
     try:
-        text, why = search(model, flags, compiler)
+        # Mutations are found soon, so that compiling takes longer than searching.
+        text, why = search(model, flags, compiler, "-O0" if mutation else "-O1")
     except subprocess.TimeoutExpired:
         text, why = None, "took too long"
     good, states, found = (False, 0, why) if text is None else judge(text, mutation is not None)
