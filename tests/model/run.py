@@ -38,6 +38,7 @@ CONFIGS = {
     "destroy": ["", "-DBY_SCHEDULER", "-DSUBMITTERS=1 -DREQUESTER"],
     "doors": ["", "-DRINGERS=1 -DRINGS=4"],
     "recycle": ["", "-DSUBMITTERS=1 -DLIVES=3 -DOBJECTS=2", "-DLIVES=2"],
+    "slab": ["-DWARM", "-DCOUNTS -DWARM -DROUNDS=1", "-DUSERS=3 -DROUNDS=1"],
     "orphans": ["", "-DSHARED", "-DHOLDERS=3 -DSUBMITTERS=0"],
     "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
     "park": ["", "-DFIRST=3"],
@@ -66,6 +67,8 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("slab", "MUT_COUNTED_ONE_AFTER_THE_OTHER"): "-DCOUNTS -DWARM -DROUNDS=1",
+    ("slab", "MUT_LOOSE_NOT_COUNTED"): "-DCOUNTS -DWARM -DROUNDS=1",
     ("port_life", "MUT_BELL_FOR_LATER_COUNTED_TWICE"): "-DRING -DJOBS=2",
     ("port_life", "MUT_BELL_FOR_THE_REST_NOT_COUNTED"): "-DRING -DJOBS=2",
     ("cancel", "MUT_INSTALL_STARTS_CANCELLED"): "-DINSTALL",
