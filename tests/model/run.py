@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """Checks the models: each as it stands must verify, each with one mutation must fail.
 
+What is not covered: machines weaker than x86. Models with a protocol of plain stores and loads have
+store buffers (tso.pml), and a fence taken out of them must be missed; the others see every store at
+once, as their words change by read-modify-write alone, or under a protocol that another model covers.
+On ARM and POWER two loads, two stores, or a load and a later store may change places: there the
+acquire and release orders of the C code matter, and nothing here checks those; nor is the compiler
+checked.
+
 A mutation is any `MUT_...` that a model tests with #ifdef; one is added to a model by writing it
 there, and there is no way to list one without running it. A model verifies if the whole state space
 was searched, to its full depth, without an error; a mutation fails if an assertion or a deadlock
 was found, and nothing else counts. Needs spin and a C compiler; without them the test is skipped
 (exit code 77).
 
-    run.py           what the test suite runs, under a minute on two processors
+    run.py           what the test suite runs, one or two minutes on two processors
     run.py --long    larger configurations too, some minutes
     run.py seat      one model only
 """
@@ -38,6 +45,7 @@ CONFIGS = {
     "destroy": ["", "-DBY_SCHEDULER", "-DSUBMITTERS=1 -DREQUESTER"],
     "doors": ["", "-DRINGERS=1 -DRINGS=4"],
     "recycle": ["", "-DSUBMITTERS=1 -DLIVES=3 -DOBJECTS=2", "-DLIVES=2"],
+    "ring_sink": ["", "-DENDS -DJOBS=2", "-DOWNER_GOES -DENDS -DJOBS=2"],
     "slab": ["-DWARM", "-DCOUNTS -DWARM -DROUNDS=1", "-DUSERS=3 -DROUNDS=1"],
     "orphans": ["", "-DSHARED", "-DHOLDERS=3 -DSUBMITTERS=0"],
     "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
@@ -55,6 +63,7 @@ LONG = {
     "seat": ["-DPUSHERS=4 -DEVENTS=2"],
     "port": ["-DPRODUCERS=3 -DITEMS=3"],
     "recycle": ["-DOBJECTS=2"],
+    "ring_sink": ["-DENDS", "-DOWNER_GOES"],
     "destroy": ["-DSUBMITTERS=3"],
     "single_flight": ["-DFORGETS=1"],
     "epoch": [
@@ -67,6 +76,8 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("ring_sink", "MUT_REAPER_ENDS_BEFORE_THE_DELIVERIES"): "-DENDS -DJOBS=2",
+    ("ring_sink", "MUT_NOTHING_DROPPED_AT_THE_END"): "-DENDS -DJOBS=2",
     ("slab", "MUT_COUNTED_ONE_AFTER_THE_OTHER"): "-DCOUNTS -DWARM -DROUNDS=1",
     ("slab", "MUT_LOOSE_NOT_COUNTED"): "-DCOUNTS -DWARM -DROUNDS=1",
     ("port_life", "MUT_BELL_FOR_LATER_COUNTED_TWICE"): "-DRING -DJOBS=2",
