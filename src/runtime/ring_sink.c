@@ -108,7 +108,9 @@ bool lx_ring_retry(struct lx_post_retry *retry)
     atomic_store_explicit(&retry->flag, 0, memory_order_seq_cst);
     rc = retry->post(retry);
     if (rc < 0 && lx_ring_can_retry(rc) && rc != -EOPNOTSUPP) {
-        /* If the flag is set again, a second request for the same is in the inbox. */
+        /* If the flag is set again, a second request for the same is in the inbox or about to be:
+         * whoever sets it for jobs that wait is through before this thread ends
+         * (tests/model/ring_sink.pml), and a port's bell may be lost then. */
         if (atomic_exchange_explicit(&retry->flag, 1, memory_order_seq_cst) == 0)
             return false;
     }
