@@ -11,10 +11,19 @@
     (LANE(LANEX_LANE_PURE_READ) | LANE(LANEX_LANE_SERIAL_STATUS) |                                 \
      LANE(LANEX_LANE_MAINTENANCE_COMMIT))
 
-/* The job that has been on a worker longest, of the actor (NULL: any) and of these lanes. */
-static struct lx_job_entry *longest(const struct lx_admission *adm,
-                                    const struct lx_actor_entry *actor, unsigned lanes,
-                                    unsigned classes)
+static bool waits(const struct lx_admission *adm, const struct lx_job_entry *running)
+{
+    return adm->waits_for != NULL && adm->waits_for[running->cost] != NULL;
+}
+
+/*
+ * The job that has been on a worker longest, of the actor (NULL: any) and of these lanes. Where the
+ * end of any one of them will do, one that waits for another job itself is named only if all do:
+ * else two jobs that wait for each other would be shown where a third can end.
+ */
+static struct lx_job_entry *longest_of(const struct lx_admission *adm,
+                                       const struct lx_actor_entry *actor, unsigned lanes,
+                                       unsigned classes, bool any_will_do)
 {
     struct lx_job_entry *found = NULL;
 
@@ -23,10 +32,28 @@ static struct lx_job_entry *longest(const struct lx_admission *adm,
         if (job == NULL || (actor != NULL && job->actor != actor) ||
             ((lanes >> job->lane) & 1) == 0 || ((classes >> job->job_class) & 1) == 0)
             continue;
-        if (found == NULL || job->since_ns < found->since_ns)
+        if (found != NULL && any_will_do && waits(adm, job) != waits(adm, found)) {
+            if (waits(adm, found))
+                found = job;
+        } else if (found == NULL || job->since_ns < found->since_ns) {
             found = job;
+        }
     }
     return found;
+}
+
+static struct lx_job_entry *longest(const struct lx_admission *adm,
+                                    const struct lx_actor_entry *actor, unsigned lanes,
+                                    unsigned classes)
+{
+    return longest_of(adm, actor, lanes, classes, false);
+}
+
+static struct lx_job_entry *longest_of_any(const struct lx_admission *adm,
+                                           const struct lx_actor_entry *actor, unsigned lanes,
+                                           unsigned classes)
+{
+    return longest_of(adm, actor, lanes, classes, true);
 }
 
 #define ANY_CLASS 3u
@@ -58,15 +85,15 @@ static struct lx_wait held_by(const struct lx_admission *adm, const struct lx_ac
         wait.holder = longest(adm, actor, READERS, ANY_CLASS);
         break;
     case LANEX_WAIT_LANE:
-        wait.holder = longest(adm, actor, LANE(lane), ANY_CLASS);
+        wait.holder = longest_of_any(adm, actor, LANE(lane), ANY_CLASS);
         break;
     case LANEX_WAIT_SLOT:
-        wait.holder = longest(adm, actor, ALL_LANES, ANY_CLASS);
+        wait.holder = longest_of_any(adm, actor, ALL_LANES, ANY_CLASS);
         if (wait.holder == NULL)
             wait.holder = actor->built;
         break;
     case LANEX_WAIT_PERMIT:
-        wait.holder = longest(adm, NULL, LANE(LANEX_LANE_HEAVY_INIT), ANY_CLASS);
+        wait.holder = longest_of_any(adm, NULL, LANE(LANEX_LANE_HEAVY_INIT), ANY_CLASS);
         if (wait.holder == NULL)
             wait.holder = adm->built;
         break;
@@ -83,14 +110,14 @@ static struct lx_wait for_a_worker(const struct lx_admission *adm, unsigned job_
 
     if (adm->idle_workers == 0) {
         wait.reason = LANEX_WAIT_WORKERS;
-        wait.holder = longest(adm, NULL, ALL_LANES, ANY_CLASS);
+        wait.holder = longest_of_any(adm, NULL, ALL_LANES, ANY_CLASS);
     } else if (job_class == LANEX_CLASS_MAINTENANCE &&
                (adm->running[job_class] >= adm->config.maintenance_cap ||
                 adm->idle_workers <= adm->config.interactive_reserve)) {
         wait.reason = LANEX_WAIT_CLASS;
-        wait.holder = longest(adm, NULL, ALL_LANES, 1u << LANEX_CLASS_MAINTENANCE);
+        wait.holder = longest_of_any(adm, NULL, ALL_LANES, 1u << LANEX_CLASS_MAINTENANCE);
         if (wait.holder == NULL)
-            wait.holder = longest(adm, NULL, ALL_LANES, ANY_CLASS);
+            wait.holder = longest_of_any(adm, NULL, ALL_LANES, ANY_CLASS);
     }
     return wait;
 }

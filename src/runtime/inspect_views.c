@@ -230,6 +230,14 @@ static void apply_on_workers(struct lanex_executor *ex, struct lx_request *reque
     request->result = hold_all(look);
 }
 
+/* It will be asked again, or was not to be had: nothing was reported. The jobs are held, or this is
+ * the seat. */
+static void unreport(struct look *look, uint32_t seen)
+{
+    for (uint32_t i = 0; i < seen; i++)
+        lx_job_drop_mark(look->jobs[i].job, LX_JOB_MARK_REPORTED);
+}
+
 static void apply_census(struct lanex_executor *ex, struct lx_request *request)
 {
     struct look *look = look_of(request);
@@ -238,9 +246,8 @@ static void apply_census(struct lanex_executor *ex, struct lx_request *request)
     look->now_ns = ex->admission.now_ns;
     look->count = seen = lx_view_census(&ex->admission, look->min_age_ns, look->jobs);
     request->result = hold_all(look);
-    /* It will be asked again, or was not to be had: nothing was reported. */
-    for (uint32_t i = 0; request->result < 0 && i < seen; i++)
-        lx_job_drop_mark(look->jobs[i].job, LX_JOB_MARK_REPORTED);
+    if (request->result < 0)
+        unreport(look, seen);
 }
 
 static int jobs_view(lanex_executor *executor, bool may_wait, uint64_t min_age_ns, bool census,
@@ -256,6 +263,8 @@ static int jobs_view(lanex_executor *executor, bool may_wait, uint64_t min_age_n
     if (rc == 0) {
         struct lx_view view = view_of(&look);
         rc = census ? lx_view_jobs(&view, ret_jobs) : lx_view_mutating(&view, ret_jobs);
+        if (rc < 0 && census)
+            unreport(&look, look.count);
     }
     end_look(&look);
     return rc;
@@ -298,12 +307,17 @@ int lanex_executor_census(lanex_executor *executor, uint64_t min_age_ms,
 static void apply_search(struct lanex_executor *ex, struct lx_request *request)
 {
     struct look *look = look_of(request);
+    struct lx_state_search before = look->search;
 
-    if (!lx_view_job_state(&ex->admission, &look->search)) {
-        request->result = hold_job(look->search.at) ? -EAGAIN : -EBUSY;
-        return;
-    }
     request->result = 0;
+    if (lx_view_job_state(&ex->admission, &look->search))
+        return;
+    request->result = -EAGAIN;
+    if (!hold_job(look->search.at)) {
+        /* By the next try its object may be another job, behind some that were not looked at. */
+        look->search = before;
+        request->result = -EBUSY;
+    }
 }
 
 static void apply_blockers(struct lanex_executor *ex, struct lx_request *request)

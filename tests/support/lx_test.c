@@ -56,6 +56,24 @@ void lx_test_pause_or_die(uint64_t start_ns, const char *file, int line, const c
     (void)nanosleep(&pause, NULL);
 }
 
+#ifdef LX_TEST_COVERAGE
+void __gcov_dump(void);
+
+static void dump_counts(int signo)
+{
+    (void)signal(signo, SIG_DFL);
+    __gcov_dump();
+}
+#endif
+
+void lx_test_keep_counts(void)
+{
+#ifdef LX_TEST_COVERAGE
+    /* abort() raises the signal again when the handler has returned. */
+    (void)signal(SIGABRT, dump_counts);
+#endif
+}
+
 uint64_t lx_test_seed(void)
 {
     /* 0 is "not chosen yet"; relaxed, since the first call is the test thread's own. */

@@ -17,6 +17,7 @@
  *   LANEX_TEST_BACKEND=auto|ring|poll   how threads sleep (auto)
  *   LANEX_TEST_DISPATCH=seat|scheduler  who runs a scheduler turn (seat)
  *   LANEX_TEST_LIVENESS_S=N             how long a wait may last before it counts as a hang (30)
+ *   LANEX_TEST_VALGRIND=1               run_test.py runs the test under valgrind
  *   LANEX_SOAK_SECONDS=N                how long a stress test goes on (0: its short form)
  */
 #ifndef LX_TEST_H
@@ -53,7 +54,8 @@
 #define LX_TEST_SANITIZED 1
 #endif
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* The shim without a sanitizer is for valgrind. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(LX_TEST_SHIM)
 #undef LX_TEST_SANITIZED
 #define LX_TEST_SANITIZED 1
 #endif
@@ -80,6 +82,9 @@ unsigned lx_test_liveness_s(void);
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t lx_test_now_ns(void);
 void lx_test_pause_or_die(uint64_t start_ns, const char *file, int line, const char *what);
+
+/* In a child that will be ended by SIGABRT: what it ran still counts for ./dev coverage. */
+void lx_test_keep_counts(void);
 
 /* The seed of this process: LANEX_TEST_SEED, or a random one. Printed at the first call. */
 uint64_t lx_test_seed(void);
