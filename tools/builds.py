@@ -20,6 +20,8 @@ BUILDS = {
     "clang": ("clang", ["-Dbench=false"]),
     "address+undefined": ("clang", ["-Db_sanitize=address,undefined"] + SANITIZED),
     "thread": ("clang", ["-Db_sanitize=thread"] + SANITIZED),
+    # Criterion starts each test by exec, which valgrind does not follow.
+    "valgrind": ("gcc", ["-Dtest_shim=true", "-Dbench=false"]),
     "release": ("gcc", ["--buildtype=release", "-Dtests=false"]),
     # Counters that threads share; no bench, which would take the time for nothing.
     "coverage": ("gcc", ["-Db_coverage=true", "-Dc_args=-fprofile-update=atomic", "-Dbench=false"]),

@@ -69,6 +69,17 @@ Test(bad, leak)
     lost = NULL;
 }
 
+/* Passes, but looks at memory that was given back: valgrind's to report. */
+Test(bad, stale)
+{
+    lost = malloc(100);
+    cr_assert_not_null(lost);
+    free(lost);
+    if (*(volatile char *)lost == 7)
+        zero = 0;
+    lost = NULL;
+}
+
 /* Passes, but overflows: UndefinedBehaviorSanitizer's to report. */
 Test(bad, overflow)
 {

@@ -4,6 +4,7 @@
 A test tool that cannot fail proves nothing. SANITIZERS is meson's b_sanitize.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,8 @@ def main(run_test, bad_tests, sanitizers):
     cases += [
         ("bad/" + name, 1, (1, 1, 0)) for kind, name in BY_SANITIZER.items() if kind in sanitizers
     ]
+    if os.environ.get("LANEX_TEST_VALGRIND"):
+        cases += [("bad/leak", 1, (1, 1, 0)), ("bad/stale", 1, (1, 1, 0))]
     cases += [
         ("good/passes", 0, (1, 0, 0)),
         ("good/skips", 77, (0, 0, 1)),

@@ -266,7 +266,7 @@ Test(affinity, a_worker_that_cannot_bind_itself_fails_create)
 /* In a child that may use one CPU. */
 static int one_cpu_says(void)
 {
-    lanex_executor_options options = {.size = sizeof options};
+    lanex_executor_options options = lx_test_executor_options(0);
     lanex_config config = {.size = sizeof config};
     lanex_executor *executor;
 

@@ -1,7 +1,5 @@
 /* Keys from paths: every way to name a directory gives one key. */
-#include "tests/support/lx_test.h"
-
-#include <lanex/lanex.h>
+#include "tests/support/lx_executor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,13 +160,11 @@ Test(root_key, the_working_directory_may_be_gone)
 Test(root_key, two_names_lead_to_one_actor)
 {
     struct tree tree;
-    lanex_executor_options options = {.size = sizeof options, .pool_size = 2};
-    lanex_executor *executor = NULL;
+    lanex_executor *executor = lx_test_executor(2);
     char key[LANEX_KEY_MAX];
     size_t length = 0;
 
     make_tree(&tree);
-    cr_assert_eq(lanex_executor_create(&options, &executor), 0);
     cr_assert_eq(lanex_root_key("again", key, sizeof key, &length), 0);
     cr_assert_eq(lanex_actor_register(executor, key, length, NULL, NULL), 1);
     cr_assert_eq(lanex_root_key("one/two/", key, sizeof key, &length), 0);

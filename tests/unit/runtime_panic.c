@@ -346,6 +346,8 @@ static void overflow_the_stack(lanex_job *job, void *context, void *arg)
 
 Test(panic, faults_are_contained_where_asked_for)
 {
+    if (getenv("LANEX_TEST_VALGRIND") != NULL)
+        cr_skip("its registers are not exact where a handler jumps out of a fault");
     lanex_executor_options options = rig_options();
     options.flags = LANEX_EXECUTOR_CONTAIN_SIGNALS;
     lanex_executor *executor = rig_executor_with(&options);

@@ -9,7 +9,7 @@
  *   - who asks after a forget gets nothing that was begun before it;
  *   - nobody waits for ever.
  */
-#include "tests/support/lx_test.h"
+#include "tests/support/lx_executor.h"
 
 #include "lanex/lanex.h"
 
@@ -412,13 +412,12 @@ static void *job_thread(void *arg)
 static void world_make(void)
 {
     lanex_flight_options options = {.size = sizeof options, .destroy = item_destroy};
-    lanex_executor_options ex = {.size = sizeof ex, .pool_size = 3};
     lanex_actor_options actor = {.size = sizeof actor};
 
     for (unsigned k = 0; k < KEYS; k++)
         cr_assert_eq(pthread_mutex_init(&w.books[k].mutex, NULL), 0);
     cr_assert_eq(lanex_flight_create(&options, &w.flight), 0);
-    cr_assert_eq(lanex_executor_create(&ex, &w.executor), 0);
+    w.executor = lx_test_executor(3);
     cr_assert_eq(lanex_actor_register(w.executor, "a", 1, &actor, &w.actor), 1);
     w.rounds = lx_test_scaled(30000);
     if (lx_test_soak_seconds() > 0)
