@@ -110,7 +110,7 @@ unsigned sim_self(void); /* the calling thread's number */
 /* Adds to the trace (printed with --trace) and to its hash; returns the step's number. */
 uint64_t sim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Ends the run as failed: prints seed, step and text. */
-_Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 /* In user code: what must hold, with its line. */
 #define SIM_CHECK(cond)                                                                            \
     ((cond) ? (void)0 : sim_fail("%s:%d: not so: %s", __FILE__, __LINE__, #cond))
