@@ -24,7 +24,7 @@ BUILDS = {
     "valgrind": ("gcc", ["-Dtest_shim=true", "-Dbench=false"]),
     "release": ("gcc", ["--buildtype=release", "-Dtests=false"]),
     # Counters that threads share; no bench, which would take the time for nothing.
-    "coverage": ("gcc", ["-Db_coverage=true", "-Dc_args=-fprofile-update=atomic", "-Dbench=false"]),
+    "coverage": ("gcc", ["-Db_coverage=true", "-Doptimization=0", "-Dc_args=-fprofile-update=atomic", "-Dbench=false"]),
     "fuzz": ("clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined"] + SANITIZED),
     "fuzz-coverage": (
         "clang",

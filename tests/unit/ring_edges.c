@@ -17,6 +17,8 @@ static int refusal;
 /* Features that new rings are said to lack. */
 static unsigned missing_features;
 static bool machine_tells_nothing;
+/* Knocks that get lost, and waits in a ring that fail. */
+static bool deaf, waits_fail;
 
 int __real_lx_k_ring_submit(struct io_uring *ring);
 int __wrap_lx_k_ring_submit(struct io_uring *ring);
@@ -26,6 +28,12 @@ int __wrap_lx_k_ring_create(struct io_uring *ring, unsigned entries,
                             struct io_uring_params *params);
 int __real_lx_k_release(char *buf, size_t size);
 int __wrap_lx_k_release(char *buf, size_t size);
+int __real_lx_k_eventfd_add(int fd);
+int __wrap_lx_k_eventfd_add(int fd);
+int __real_lx_k_ring_enter(int ring_fd, unsigned min_complete, unsigned flags, const void *arg,
+                           size_t arg_size);
+int __wrap_lx_k_ring_enter(int ring_fd, unsigned min_complete, unsigned flags, const void *arg,
+                           size_t arg_size);
 uint64_t __real_lx_k_memlock_limit(void);
 uint64_t __wrap_lx_k_memlock_limit(void);
 
@@ -61,6 +69,18 @@ int __wrap_lx_k_ring_create(struct io_uring *ring, unsigned entries, struct io_u
 int __wrap_lx_k_release(char *buf, size_t size)
 {
     return machine_tells_nothing ? -EPERM : __real_lx_k_release(buf, size);
+}
+
+int __wrap_lx_k_eventfd_add(int fd)
+{
+    return deaf ? 0 : __real_lx_k_eventfd_add(fd);
+}
+
+int __wrap_lx_k_ring_enter(int ring_fd, unsigned min_complete, unsigned flags, const void *arg,
+                           size_t arg_size)
+{
+    return waits_fail ? -EBADF
+                      : __real_lx_k_ring_enter(ring_fd, min_complete, flags, arg, arg_size);
 }
 
 uint64_t __wrap_lx_k_memlock_limit(void)
@@ -258,4 +278,19 @@ Test(ring_edges, a_kernel_without_what_rings_need_is_told_apart_by_its_line)
     cr_assert_eq(backend.kind, LX_BACKEND_RING);
     cr_assert_not(backend.no_iowait);
     cr_assert_eq(backend.setup_flags & IORING_SETUP_DEFER_TASKRUN, 0);
+}
+
+Test(ring_edges, a_probe_whose_wait_fails_or_never_ends_falls_back)
+{
+    struct lx_backend backend;
+
+    if (!own_ring(&backend))
+        cr_skip("rings are refused here");
+    waits_fail = deaf = true;
+    cr_assert_eq(lx_backend_probe(LX_BACKEND_FORCE_RING, &backend), -EIO);
+    waits_fail = false;
+    cr_assert_eq(lx_backend_probe(LX_BACKEND_AUTO, &backend), 0); /* takes LX_PROBE_WAIT_NS */
+    cr_assert_eq(backend.kind, LX_BACKEND_POLL);
+    cr_assert_eq(backend.refused_errno, ETIME);
+    cr_assert_not_null(strstr(backend.why, "eventfd poll: ETIME"), "%s", backend.why);
 }
