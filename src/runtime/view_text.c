@@ -160,7 +160,8 @@ static void end_sentence(lanex_blockers *out, struct lx_line *line)
 {
     const char **sentences = (const char **)(uintptr_t)out->sentences;
 
-    sentences[out->sentence_count++] = lx_arena_text(out, line->text, line->length);
+    if (!line->failed)
+        sentences[out->sentence_count++] = lx_arena_text(out, line->text, line->length);
     line->length = 0;
 }
 
@@ -324,6 +325,8 @@ int lx_view_explanation(const struct lx_view *view, const struct lx_seen_chain *
             .on_worker = seen->on_worker,
             .reason = seen->reason,
         };
+        if (lx_arena_failed(out))
+            break; /* the key may be an empty text of some length */
         say_wait(&line, &waits[i]);
     }
     if (chain->circle)

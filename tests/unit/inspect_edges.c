@@ -167,15 +167,15 @@ Test(inspect_edges, views_of_a_job_that_too_many_look_at_wait_or_are_busy)
 /* ---- no memory ---- */
 
 static _Thread_local unsigned allocations_left; /* of this thread; 0: no limit */
-static void *(*allocate)(size_t size);
+static void *(*allocate)(size_t size, bool zeroed);
 
-static void *allocate_counted(size_t size)
+static void *allocate_counted(size_t size, bool zeroed)
 {
     if (allocations_left > 0 && --allocations_left == 0) {
         allocations_left = 1;
         return NULL;
     }
-    return allocate(size);
+    return allocate(size, zeroed);
 }
 
 static void phase(void *context, char *text, size_t size)
