@@ -24,6 +24,7 @@
 #include "admission/entry.h"
 #include "admission/oldest.h"
 #include "admission/order_set.h"
+#include "admission/queue_pool.h"
 
 struct lx_job_list {
     struct lx_job_entry *head, *tail;
@@ -47,6 +48,7 @@ struct lx_actor_space {
     struct lx_order_set overdue_permit;     /* so it has, but only a heavy permit is lacking */
     struct lx_oldest_item *oldest[LX_CLASSES]; /* heaps; see oldest.h */
     uint32_t *oldest_at[LX_CLASSES]; /* by slot: place in that heap, from 1; 0: not there */
+    struct lx_queue_pool queues;
     void *memory;
 };
 
@@ -130,8 +132,8 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity);
 void lx_actor_space_destroy(struct lx_actor_space *space);
 /* True if the next registration needs lx_admission_adopt_space first; *ret_capacity: how much. */
 bool lx_admission_wants_space(const struct lx_admission *adm, uint32_t *ret_capacity);
-/* Moves into `space` (larger than the present one) and leaves the old memory in it, to be
- * destroyed. */
+/* Moves into `space` (at least as large as the present one, which it brings more queues) and leaves
+ * the old memory in it, to be destroyed. */
 void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *space);
 
 void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight);
@@ -248,9 +250,9 @@ static inline uint64_t lx_max_wait_ns(const struct lx_admission *adm)
 static inline uint64_t lx_oldest_writer_ns(const struct lx_actor_entry *actor)
 {
     const struct lx_job_entry *const heads[] = {
-        actor->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_MUTATING],
-        actor->lists[LANEX_CLASS_INTERACTIVE][LX_LIST_MUTATING_TIMED],
-        actor->lists[LANEX_CLASS_MAINTENANCE][LANEX_LANE_MUTATING],
+        actor->queue->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_MUTATING],
+        actor->queue->lists[LANEX_CLASS_INTERACTIVE][LX_LIST_MUTATING_TIMED],
+        actor->queue->lists[LANEX_CLASS_MAINTENANCE][LANEX_LANE_MUTATING],
     };
     uint64_t since_ns = LANEX_TIME_NEVER;
 

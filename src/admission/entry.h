@@ -141,17 +141,32 @@ enum {
     LX_ACTOR_DETACHED = 1u << 2,   /* its queued jobs no longer count and wait to be answered */
 };
 
-struct lx_actor_entry {
-    /* Queued jobs: circular doubly linked lists, each head the oldest; NULL when empty. */
-    struct lx_job_entry *lists[LX_CLASSES][LX_LISTS];
-    uint32_t queued[LX_CLASSES];
+/*
+ * What is known of an actor's queued jobs: only actors that have some have one, lent from a pool
+ * (queue_pool.h), so that the many idle ones stay small and the few busy ones share what is in the
+ * caches. All others point to lx_no_queue, which reads as an empty one.
+ */
+struct lx_actor_queue {
+    /* Circular doubly linked lists, each head the oldest; NULL when empty. */
+    union {
+        struct lx_job_entry *lists[LX_CLASSES][LX_LISTS];
+        struct lx_actor_queue *next_free; /* in the pool: the first head is NULL again when lent */
+    };
     uint64_t coalesced; /* bit k: a maintenance job with coalesce key k is queued */
     uint32_t
         coalesced_jobs;    /* queued maintenance jobs with a key: more than bits means duplicates */
     uint32_t urgent_timed; /* queued interactive writers whose deadline has made them urgent */
     uint32_t largest_cost; /* of the jobs queued since the queue was last empty */
-    uint32_t deficit;      /* at most 4 * LANEX_POOL_MAX_MANY_CORE * LANEX_WEIGHT_MAX */
-    uint32_t slot;         /* its place in the rotation: registration order */
+    uint32_t configures;   /* queued jobs with LX_JOB_FLAG_CONFIGURE, both classes */
+};
+_Static_assert(sizeof(struct lx_actor_queue) <= 128,
+               "a lent queue is no more than two cache lines");
+
+struct lx_actor_entry {
+    struct lx_actor_queue *queue; /* never NULL */
+    uint32_t queued[LX_CLASSES];
+    uint32_t deficit; /* at most 4 * LANEX_POOL_MAX_MANY_CORE * LANEX_WEIGHT_MAX */
+    uint32_t slot;    /* its place in the rotation: registration order */
 
     /* In flight, both classes together. */
     uint16_t in_flight; /* what counts toward actor_cap */
@@ -164,7 +179,6 @@ struct lx_actor_entry {
     uint8_t flags;
     /* Queued interactive writers: for lanex_writer_waiting, which workers may ask at any time. */
     _Atomic uint32_t writers_queued;
-    uint32_t configures_queued; /* with LX_JOB_FLAG_CONFIGURE, both classes */
     /* pure_read and serial_status jobs dispatched while a writer as old as the promotion age was
      * queued, over the actor's life. */
     uint32_t reads_past_promoted;

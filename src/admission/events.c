@@ -76,7 +76,7 @@ static enum lanex_status refusal_of(const struct lx_admission *adm, const struct
     if ((job->flags & LX_JOB_FLAG_CANCELLED) != 0)
         return LANEX_STATUS_REQUEST_CANCELLED;
     if (job->job_class == LANEX_CLASS_MAINTENANCE && job->coalesce_key != LANEX_COALESCE_NONE &&
-        ((actor->coalesced >> job->coalesce_key) & 1) != 0)
+        ((actor->queue->coalesced >> job->coalesce_key) & 1) != 0)
         return LANEX_STATUS_MAINTENANCE_CANCELLED;
     return LANEX_STATUS_OK;
 }
@@ -133,7 +133,8 @@ void lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
     /* Only the first of a maintenance queue can be the next to become overdue, or the first that
      * may step over a heavy_init. */
     if (job_class == LANEX_CLASS_MAINTENANCE &&
-        (actor->queued[job_class] == 1 || actor->lists[job_class][LANEX_LANE_HEAVY_INIT] != NULL))
+        (actor->queued[job_class] == 1 ||
+         actor->queue->lists[job_class][LANEX_LANE_HEAVY_INIT] != NULL))
         lx_actor_watch_overdue(adm, actor);
 }
 
@@ -317,7 +318,7 @@ static void fire_timer(struct lx_admission *adm, struct lx_timer *timer)
     if (!lx_admission_is_queued(job))
         return; /* its queue is detached: it is about to be answered */
     if (timer->kind == LX_TIMER_URGENT) {
-        job->actor->urgent_timed++;
+        job->actor->queue->urgent_timed++;
         lx_timer_arm(&adm->timers, timer, LX_TIMER_DEADLINE, job->extra->deadline_ns, job->arrival);
         lx_actor_wake(adm, job->actor);
         return;

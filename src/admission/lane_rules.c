@@ -161,9 +161,10 @@ enum lanex_wait_reason lx_lane_wait(const struct lx_admission *adm,
 
 bool lx_writer_is_urgent(const struct lx_admission *adm, const struct lx_actor_entry *actor)
 {
-    const struct lx_job_entry *plain = actor->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_MUTATING];
+    const struct lx_job_entry *plain =
+        actor->queue->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_MUTATING];
 
-    return actor->urgent_timed > 0 ||
+    return actor->queue->urgent_timed > 0 ||
            (plain != NULL && adm->now_ns - plain->since_ns >= promotion_ns(adm));
 }
 
@@ -189,7 +190,7 @@ static bool pick_aged(const struct lx_admission *adm, const struct lx_actor_entr
 
     *ret_wants_permit = false;
     if ((adm->config.flags & LANEX_EXECUTOR_NO_AGED_LANES) != 0 ||
-        actor->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_PURE_READ] == NULL)
+        actor->queue->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_PURE_READ] == NULL)
         return false;
     for (;;) {
         struct lx_job_entry *job = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, mask);
@@ -208,7 +209,7 @@ static bool pick_aged(const struct lx_admission *adm, const struct lx_actor_entr
 static struct lx_pick pick_reads_first(const struct lx_admission *adm,
                                        const struct lx_actor_entry *actor)
 {
-    struct lx_job_entry *const *lists = actor->lists[LANEX_CLASS_INTERACTIVE];
+    struct lx_job_entry *const *lists = actor->queue->lists[LANEX_CLASS_INTERACTIVE];
     struct lx_pick pick;
     bool wants_permit;
 
@@ -308,7 +309,7 @@ static uint64_t next_overdue_ns(const struct lx_admission *adm, const struct lx_
 
 void lx_actor_arm_timer(struct lx_admission *adm, struct lx_actor_entry *actor)
 {
-    struct lx_job_entry *const *lists = actor->lists[LANEX_CLASS_INTERACTIVE];
+    struct lx_job_entry *const *lists = actor->queue->lists[LANEX_CLASS_INTERACTIVE];
     uint64_t when = LANEX_TIME_NEVER;
 
     if ((actor->flags & LX_ACTOR_DETACHED) != 0)

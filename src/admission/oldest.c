@@ -90,7 +90,7 @@ static uint64_t oldest_of_actor(const struct lx_actor_entry *actor, unsigned job
     uint64_t since_ns = LANEX_TIME_NEVER;
 
     for (unsigned list = 0; list < LX_LISTS; list++) {
-        const struct lx_job_entry *head = actor->lists[job_class][list];
+        const struct lx_job_entry *head = actor->queue->lists[job_class][list];
         if (head != NULL && head->since_ns < since_ns)
             since_ns = head->since_ns;
     }

@@ -31,7 +31,7 @@ struct lx_job_entry *lx_queue_oldest(const struct lx_actor_entry *actor, unsigne
     struct lx_job_entry *oldest = NULL;
 
     for (; mask != 0; mask &= mask - 1) {
-        struct lx_job_entry *head = actor->lists[job_class][__builtin_ctz(mask)];
+        struct lx_job_entry *head = actor->queue->lists[job_class][__builtin_ctz(mask)];
         if (head != NULL && (oldest == NULL || head->arrival < oldest->arrival))
             oldest = head;
     }
@@ -60,7 +60,7 @@ static void arm_job_timer(struct lx_admission *adm, struct lx_job_entry *job)
             lx_timer_arm(&adm->timers, &extra->timer, LX_TIMER_URGENT, when, job->arrival);
             return;
         }
-        job->actor->urgent_timed++;
+        job->actor->queue->urgent_timed++;
     }
     lx_timer_arm(&adm->timers, &extra->timer, LX_TIMER_DEADLINE, extra->deadline_ns, job->arrival);
 }
@@ -72,7 +72,7 @@ static void disarm_job_timer(struct lx_admission *adm, struct lx_job_entry *job)
     if (extra == NULL || extra->deadline_ns == LANEX_TIME_NEVER)
         return;
     if (extra->timer.kind == LX_TIMER_DEADLINE && lx_list_of(job) == LX_LIST_MUTATING_TIMED)
-        job->actor->urgent_timed--;
+        job->actor->queue->urgent_timed--;
     lx_timer_disarm(&adm->timers, &extra->timer);
 }
 
@@ -82,7 +82,7 @@ static inline void count_job(const struct lx_job_entry *job, int difference)
     _Atomic uint32_t *count = &job->actor->writers_queued;
 
     if ((job->flags & LX_JOB_FLAG_CONFIGURE) != 0)
-        job->actor->configures_queued += (uint32_t)difference;
+        job->actor->queue->configures += (uint32_t)difference;
     if (job->lane == LANEX_LANE_MUTATING && job->job_class == LANEX_CLASS_INTERACTIVE)
         atomic_store_explicit(
             count, atomic_load_explicit(count, memory_order_relaxed) + (uint32_t)difference,
@@ -92,8 +92,11 @@ static inline void count_job(const struct lx_job_entry *job, int difference)
 void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
 {
     struct lx_actor_entry *actor = job->actor;
-    struct lx_job_entry **head = &actor->lists[job->job_class][lx_list_of(job)];
+    struct lx_job_entry **head;
 
+    if (actor->queued[0] + actor->queued[1] == 0)
+        lx_queue_lend(&adm->space.queues, actor);
+    head = &actor->queue->lists[job->job_class][lx_list_of(job)];
     job->arrival = ++adm->arrivals;
     job->since_ns = adm->now_ns;
     if (*head == NULL) {
@@ -107,11 +110,11 @@ void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
         (*head)->prev = job;
     }
     if (job->job_class == LANEX_CLASS_MAINTENANCE && job->coalesce_key != LANEX_COALESCE_NONE) {
-        actor->coalesced |= UINT64_C(1) << job->coalesce_key;
-        actor->coalesced_jobs++;
+        actor->queue->coalesced |= UINT64_C(1) << job->coalesce_key;
+        actor->queue->coalesced_jobs++;
     }
-    if (job->cost > actor->largest_cost)
-        actor->largest_cost = job->cost;
+    if (job->cost > actor->queue->largest_cost)
+        actor->queue->largest_cost = job->cost;
     count_job(job, 1);
     if (adm->space.oldest_at[job->job_class][actor->slot] == 0)
         lx_oldest_join(adm, actor, job->job_class);
@@ -147,7 +150,7 @@ struct arrival_walk {
 static void walk_begin(struct arrival_walk *walk, const struct lx_actor_entry *actor)
 {
     for (unsigned list = 0; list < LX_LISTS; list++)
-        walk->at[list] = actor->lists[LANEX_CLASS_MAINTENANCE][list];
+        walk->at[list] = actor->queue->lists[LANEX_CLASS_MAINTENANCE][list];
 }
 
 static struct lx_job_entry *walk_next(struct arrival_walk *walk, const struct lx_actor_entry *actor)
@@ -163,7 +166,7 @@ static struct lx_job_entry *walk_next(struct arrival_walk *walk, const struct lx
         }
     }
     if (oldest != NULL) {
-        struct lx_job_entry *head = actor->lists[LANEX_CLASS_MAINTENANCE][from];
+        struct lx_job_entry *head = actor->queue->lists[LANEX_CLASS_MAINTENANCE][from];
         walk->at[from] = oldest->next != head ? oldest->next : NULL;
     }
     return oldest;
@@ -172,10 +175,11 @@ static struct lx_job_entry *walk_next(struct arrival_walk *walk, const struct lx
 /* A keyed job has left: the key is free again, unless a duplicate of it was there. */
 static void forget_key(struct lx_actor_entry *actor, const struct lx_job_entry *job)
 {
-    bool duplicates = actor->coalesced_jobs > (uint32_t)__builtin_popcountll(actor->coalesced);
+    bool duplicates =
+        actor->queue->coalesced_jobs > (uint32_t)__builtin_popcountll(actor->queue->coalesced);
 
-    actor->coalesced_jobs--;
-    actor->coalesced &= ~(UINT64_C(1) << job->coalesce_key);
+    actor->queue->coalesced_jobs--;
+    actor->queue->coalesced &= ~(UINT64_C(1) << job->coalesce_key);
     if (duplicates) {
         struct arrival_walk walk;
         struct lx_job_entry *other;
@@ -183,7 +187,7 @@ static void forget_key(struct lx_actor_entry *actor, const struct lx_job_entry *
         walk_begin(&walk, actor);
         while ((other = walk_next(&walk, actor)) != NULL) {
             if (other->coalesce_key == job->coalesce_key)
-                actor->coalesced |= UINT64_C(1) << job->coalesce_key;
+                actor->queue->coalesced |= UINT64_C(1) << job->coalesce_key;
         }
     }
 }
@@ -195,7 +199,7 @@ static void leave_lists(struct lx_admission *adm, struct lx_job_entry *job)
 
     disarm_job_timer(adm, job);
     count_job(job, -1);
-    unlink_job(&actor->lists[job->job_class][lx_list_of(job)], job);
+    unlink_job(&actor->queue->lists[job->job_class][lx_list_of(job)], job);
     if (job->job_class == LANEX_CLASS_MAINTENANCE && job->coalesce_key != LANEX_COALESCE_NONE)
         forget_key(actor, job);
 }
@@ -222,7 +226,7 @@ void lx_queue_remove(struct lx_admission *adm, struct lx_job_entry *job)
         }
         if (actor->queued[!job_class] == 0) {
             actor->deficit = 0;
-            actor->largest_cost = 0;
+            lx_queue_give_back(&adm->space.queues, actor);
         }
     }
 }
@@ -234,7 +238,7 @@ void lx_queue_drop_duplicates(struct lx_admission *adm, struct lx_actor_entry *a
     uint64_t seen = 0;
 
     /* Coalescing at submission leaves none, so that this is one comparison. */
-    if (actor->coalesced_jobs == (uint32_t)__builtin_popcountll(actor->coalesced))
+    if (actor->queue->coalesced_jobs == (uint32_t)__builtin_popcountll(actor->queue->coalesced))
         return;
     walk_begin(&walk, actor);
     while ((job = walk_next(&walk, actor)) != NULL) {
@@ -313,7 +317,9 @@ bool lx_admission_answer_detached(struct lx_admission *adm)
             if (adm->detached == NULL)
                 adm->detached_last = NULL;
             actor->flags &= (uint8_t)~LX_ACTOR_DETACHED;
-            actor->largest_cost = 0;
+            lx_queue_give_back(&adm->space.queues, actor);
+            if ((actor->flags & LX_ACTOR_REGISTERED) == 0)
+                adm->space.queues.users--;
         }
     }
     return adm->detached != NULL || adm->closing != NULL;

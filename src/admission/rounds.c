@@ -109,8 +109,8 @@ static void grow_deficit(const struct lx_admission *adm, struct lx_actor_entry *
 {
     uint64_t cap = (uint64_t)adm->config.deficit_cap * actor->weight, deficit = actor->deficit;
 
-    if (cap < actor->largest_cost)
-        cap = actor->largest_cost;
+    if (cap < actor->queue->largest_cost)
+        cap = actor->queue->largest_cost;
     deficit += visits * adm->config.drr_quantum * actor->weight;
     actor->deficit = (uint32_t)(deficit < cap ? deficit : cap);
 }

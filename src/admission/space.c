@@ -39,10 +39,17 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
     /* The heaps last: their pages are touched only by as many actors as ever had queued jobs. */
     size_t at_words = (capacity + 1) / 2;
     size_t all = capacity + SETS * words + LX_CLASSES * (at_words + heap_words);
+    struct lx_queue_pool queues = {.room = 0};
+    uint32_t more = capacity / 2 > SPACE_FIRST ? capacity / 2 : SPACE_FIRST; /* it doubles */
     uint64_t *memory = lx_allocate_zeroed(all * sizeof *memory);
 
     if (memory == NULL)
         return -ENOMEM;
+    if (lx_queue_pool_grow(&queues, more) < 0) {
+        lx_release(memory);
+        return -ENOMEM;
+    }
+    space->queues = queues;
     space->memory = memory;
     space->capacity = capacity;
     space->by_slot = (struct lx_actor_entry **)memory;
@@ -59,6 +66,7 @@ int lx_actor_space_create(struct lx_actor_space *space, uint32_t capacity)
 void lx_actor_space_destroy(struct lx_actor_space *space)
 {
     lx_release(space->memory);
+    lx_queue_pool_destroy(&space->queues);
     memset(space, 0, sizeof *space);
 }
 
@@ -79,13 +87,20 @@ bool lx_admission_wants_space(const struct lx_admission *adm, uint32_t *ret_capa
 {
     uint32_t capacity = adm->space.capacity;
 
-    if (adm->next_slot < capacity)
-        return false;
-    if (capacity >= LX_ORDER_SLOT_MAX ||
-        (capacity > SPACE_FIRST && adm->actors < capacity / SPACE_FACTOR))
-        return false; /* packing will do */
-    *ret_capacity = capacity == 0 ? SPACE_FIRST : capacity * 2;
-    return true;
+    bool full = adm->next_slot >= capacity && capacity < LX_ORDER_SLOT_MAX &&
+                (capacity <= SPACE_FIRST || adm->actors >= capacity / SPACE_FACTOR);
+
+    /* If it is not, but the slots are used up, packing will do. */
+    if (full) {
+        *ret_capacity = capacity == 0 ? SPACE_FIRST : capacity * 2;
+        return true;
+    }
+    /* Actors that were removed keep their queues until these are answered. */
+    if (adm->space.queues.users >= adm->space.queues.room) {
+        *ret_capacity = capacity;
+        return true;
+    }
+    return false;
 }
 
 void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *space)
@@ -103,6 +118,9 @@ void lx_admission_adopt_space(struct lx_admission *adm, struct lx_actor_space *s
                    old.capacity * sizeof old.oldest_at[i][0]);
         }
     }
+    lx_queue_pool_join(&old.queues, &space->queues);
+    space->queues = old.queues;
+    memset(&old.queues, 0, sizeof old.queues);
     adm->space = *space;
     *space = old;
 }
@@ -146,6 +164,7 @@ void lx_actor_entry_init(struct lx_actor_entry *actor, uint32_t weight)
 {
     memset(actor, 0, sizeof *actor);
     actor->weight = (uint16_t)weight;
+    actor->queue = lx_queue_none();
 }
 
 int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor)
@@ -163,6 +182,7 @@ int lx_admission_register(struct lx_admission *adm, struct lx_actor_entry *actor
     lx_order_set_add(&adm->space.registered, actor->slot);
     actor->flags |= LX_ACTOR_REGISTERED;
     adm->actors++;
+    adm->space.queues.users++;
     return 0;
 }
 
@@ -182,6 +202,8 @@ void lx_actor_leave_rotation(struct lx_admission *adm, const struct lx_actor_ent
     adm->space.by_slot[actor->slot] = NULL;
     lx_order_set_remove(&adm->space.registered, actor->slot);
     adm->actors--;
+    if ((actor->flags & LX_ACTOR_DETACHED) == 0)
+        adm->space.queues.users--;
     if (adm->open_visit.actor == actor)
         adm->open_visit.actor = NULL;
     if (actor->slot + 1 == adm->next_slot) {

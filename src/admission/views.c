@@ -99,7 +99,7 @@ static struct lx_job_entry *resume(const struct lx_state_search *search)
     if (at != NULL && at->actor == search->actor && lx_admission_is_queued(at) &&
         at->job_class == job_class && lx_list_of(at) == list)
         return at;
-    return search->actor->lists[job_class][list];
+    return search->actor->queue->lists[job_class][list];
 }
 
 /* True when it was found, or all was looked at; *ret_found says which. */
@@ -110,7 +110,7 @@ static bool search_queued(struct lx_state_search *search, bool *ret_found)
     *ret_found = false;
     for (; search->list < WRITER_LISTS; search->list++, search->at = NULL) {
         struct lx_job_entry *head =
-            search->actor
+            search->actor->queue
                 ->lists[writer_lists[search->list].job_class][writer_lists[search->list].list];
         struct lx_job_entry *job = resume(search);
 
@@ -168,7 +168,7 @@ void lx_view_actor(const struct lx_admission *adm, const struct lx_actor_entry *
     ret_seen->reads_past_promoted = actor->reads_past_promoted;
     if ((actor->flags & LX_ACTOR_DETACHED) == 0) {
         ret_seen->oldest_writer_ns = lx_oldest_writer_ns(actor);
-        ret_seen->configures = actor->configures_queued;
+        ret_seen->configures = actor->queue->configures;
     }
     FOR_EACH_PLACE(adm, place)
     {

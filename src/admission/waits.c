@@ -72,7 +72,8 @@ static bool older_is_excluded(const struct lx_job_entry *running, const struct l
                               unsigned lists)
 {
     for (; lists != 0; lists &= lists - 1) {
-        const struct lx_job_entry *head = job->actor->lists[job->job_class][__builtin_ctz(lists)];
+        const struct lx_job_entry *head =
+            job->actor->queue->lists[job->job_class][__builtin_ctz(lists)];
         if (head != NULL && head->arrival < job->arrival && excludes(running, head->lane))
             return true;
     }

@@ -132,13 +132,8 @@ static void recount(struct lanex_executor *ex, struct lx_request *request)
         if (actor == NULL)
             continue;
         actors++;
-        for (unsigned c = 0; c < LX_CLASSES; c++) {
-            LX_REQUIRE(actor->queued[c] == 0);
-            for (unsigned list = 0; list < LX_LISTS; list++)
-                LX_REQUIRE(actor->lists[c][list] == NULL);
-        }
-        LX_REQUIRE(actor->coalesced == 0 && actor->coalesced_jobs == 0);
-        LX_REQUIRE(actor->urgent_timed == 0 && actor->deficit == 0);
+        LX_REQUIRE(actor->queued[0] == 0 && actor->queued[1] == 0);
+        LX_REQUIRE(actor->queue == lx_queue_none() && actor->deficit == 0);
         LX_REQUIRE(actor->in_flight == 0 && actor->reads == 0 && actor->heavies == 0);
         LX_REQUIRE(actor->serials == 0 && actor->commits == 0 && actor->writers == 0);
         LX_REQUIRE(actor->built == NULL);

@@ -149,8 +149,8 @@ static void recount(struct duel *duel)
         LX_REQUIRE(actor->commits == counts.commits);
         LX_REQUIRE(actor->writers == counts.writers);
         LX_REQUIRE(actor->heavies == counts.heavies);
-        LX_REQUIRE(actor->coalesced == counts.keys);
-        LX_REQUIRE(actor->coalesced_jobs == (unsigned)__builtin_popcountll(counts.keys));
+        LX_REQUIRE(actor->queue->coalesced == counts.keys);
+        LX_REQUIRE(actor->queue->coalesced_jobs == (unsigned)__builtin_popcountll(counts.keys));
         MUST(actor->deficit == duel->naive.actors[duel->actors[i]->id].deficit,
              "turn %lu, actor %u: deficit %lu, by the reference %lu", duel->turns,
              duel->actors[i]->id, (unsigned long)actor->deficit,

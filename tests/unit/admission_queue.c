@@ -76,7 +76,7 @@ Test(admission_queue, planted_duplicates_leave_at_the_cap, .fini = fini)
         jobs[i] = submit_keyed(actor, MAINTENANCE, i == 5 ? 4 : keys[i]);
     /* What coalescing at submission never lets happen: 1 0 2 0 3 1, in different lists. */
     jobs[5]->entry.coalesce_key = 1;
-    actor->entry.coalesced &= ~(UINT64_C(1) << 4);
+    actor->entry.queue->coalesced &= ~(UINT64_C(1) << 4);
     newcomer = submit_keyed(actor, MAINTENANCE, 0);
     assert_settled(jobs[5], LANEX_STATUS_MAINTENANCE_CANCELLED);
     cr_assert_eq(jobs[5]->entry.coalesce_key, LX_CANCELLED_DUPLICATE,
@@ -271,7 +271,7 @@ Test(admission_queue, a_writers_panic_answers_all_and_refuses_what_comes, .fini 
     cr_assert_eq(rig.settled.count, 2);
     cr_assert_eq(rig.settled.head, &read->entry);
     cr_assert_eq(rig.settled.tail, &drain->entry);
-    cr_assert_eq(actor->entry.coalesced, 0);
+    cr_assert_eq(actor->entry.queue->coalesced, 0);
     assert_settled(submit_keyed(actor, MAINTENANCE, 7), LANEX_STATUS_ACTOR_FATAL);
     rig_remove(&rig, actor);
     again = rig_register(&rig, 1);

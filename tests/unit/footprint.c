@@ -11,7 +11,7 @@ TestSuite(footprint, .timeout = 120);
 
 #define ACTORS          100000u
 #define JOBS            200000u
-#define ACTOR_BYTES_MAX 320u /* beside key and context */
+#define ACTOR_BYTES_MAX 224u /* beside key and context */
 #define JOB_BYTES_MAX   192u /* with a callback sink and an id of 24 bytes */
 #define ID              "0123456789abcdef01234567"
 

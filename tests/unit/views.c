@@ -416,7 +416,7 @@ Test(views, configure_jobs_are_counted_running_and_queued_in_both_classes)
     rig_cancel(rig, third);
     expect_first(rig, a, writer, "queued_behind_configure(1)");
     rig_end(rig, running);
-    cr_assert_eq(a->entry.configures_queued, 0);
+    cr_assert_eq(a->entry.queue->configures, 0);
     rig_fini(rig);
 }
 
