@@ -57,6 +57,12 @@ def indented(text, lines=SHOWN_LINES):
 
 def logged(name, command, env=None):
     """Runs a command with its output in a log; returns success and the log's text."""
+    code, text = logged_code(name, command, env)
+    return code == 0, text
+
+
+def logged_code(name, command, env=None):
+    """The same, with the exit code."""
     os.makedirs(LOGS, exist_ok=True)
     path = os.path.join(LOGS, name + ".log")
     with open(path, "wb") as log:
@@ -64,7 +70,7 @@ def logged(name, command, env=None):
             command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     with open(path, encoding="utf-8", errors="replace") as log:
-        return code == 0, log.read()
+        return code, log.read()
 
 
 def set_up(name):

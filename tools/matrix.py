@@ -19,11 +19,13 @@ import subprocess
 import sys
 import time
 
-from builds import ROOT, JOBS, build, folder_of, indented, logged, say
+from builds import ROOT, JOBS, build, folder_of, indented, logged, logged_code, say
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 import check_contract  # pylint: disable=wrong-import-position
 from run_test import REPORT  # pylint: disable=wrong-import-position
+
+NO_BASELINE = 2  # how bench/tools/instructions.py ends for a compiler that it knows nothing of
 
 # What every cell runs, and what does not depend on rings or dispatch and so runs once per build.
 EVERYWHERE = ["unit", "stress", "fault", "example"]
@@ -215,6 +217,23 @@ def check_format():
     return (1, 0, 0) if good else (0, 1, 0)
 
 
+def check_instructions():
+    """One check outside the cells: no job and no call costs more than the baseline allows."""
+    started = time.monotonic()
+    program = "bench/instructions/bench-instructions"
+    if not build("release", [program]):
+        return (0, 1, 0)
+    code, text = logged_code(
+        "instructions",
+        [sys.executable, os.path.join(ROOT, "bench", "tools", "run.py"), "--instructions",
+         "--build", folder_of("release")])
+    outcome = {0: "ok", NO_BASELINE: "left out: this compiler has no baseline"}.get(code, "FAILED")
+    say(f"{'instructions per job and call':<36} {outcome}, {time.monotonic() - started:.1f} s")
+    if outcome == "FAILED":
+        say(indented(text))
+    return {0: (1, 0, 0), NO_BASELINE: (0, 0, 1)}.get(code, (0, 1, 0))
+
+
 def check_page(passed, whole, build_name):
     """One check outside the cells: what lanex-contract(7) names has passed, or at least exists."""
     page = check_contract.read(check_contract.PAGE)
@@ -333,7 +352,7 @@ def main():
     else:
         cells = chosen_cells(arguments)
         say(f"matrix of {len(cells)} cells (build, rings, dispatch); logs are in build/log")
-        totals = [] if arguments.cell else [check_format()]
+        totals = [] if arguments.cell else [check_format(), check_instructions()]
         ran = set()
         totals += run_matrix(cells, matrix_suites, passed=ran)
         if cells:
