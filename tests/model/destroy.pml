@@ -1,17 +1,20 @@
 /*
- * Destroy against submit: src/runtime/executor.c (shut_down), seat.c (lx_seat_close), threads.c,
+ * Destroy against submit: src/runtime/ending.c (lx_executor_shut_down), seat.c (lx_seat_close), threads.c,
  * submit.c (push_job), sync/inbox.h (closing), reaper.c (its last passes).
  *
  *   submitter   unless the executor is ending: push to the inbox, which fails once that is closed;
  *               run a turn if the seat is free; tell those whom the turn has something for
- *   destroyer   asks a turn to refuse all that comes; waits until nothing is in flight; ends worker
- *               and scheduler; takes the seat for good and closes the inbox in the exchange that
- *               takes its last events; ends lanex-reap, which answers what those turns refused
+ *   destroyer   asks a turn to refuse all that comes; waits until nothing is in flight; ends worker,
+ *               then scheduler, for which a callback on a worker may be waiting; takes the seat for
+ *               good and closes the inbox in the exchange that takes its last events; ends
+ *               lanex-reap, which answers what those turns refused
  *
  * Abstracted: one worker; a turn takes the inbox whole, in one step, and gives out what came of it in
  * another; so does lanex-reap. seat.pml has who runs a turn and wake.pml how workers are woken, both
- * with store buffers; here every store is seen at once. With BY_SCHEDULER turns are lanex-sched's. How the doors are closed is doors.pml, when the memory goes
- * orphans.pml. A job is refused or run, nothing else ends it.
+ * with store buffers; here every store is seen at once. With BY_SCHEDULER turns are lanex-sched's.
+ * How the doors are closed is doors.pml, when the memory goes orphans.pml. A job is refused or run,
+ * nothing else ends it.
+ * An executor that ends by itself, on lanex-reap, goes through the same steps and is not here.
  *
  * Property: each submission that was accepted is answered exactly once, before destroy returns, and
  * each that was refused never; a request is answered or refused; nothing is handed to a thread that
@@ -38,7 +41,7 @@ bool seat;
 bool draining;
 byte in_flight;
 
-bool life_stopping, stop, reap_stop;
+bool life_stopping, stop, scheduler_stop, reap_stop;
 bool worker_ended, scheduler_ended, reaper_ended;
 bool scheduler_told, reaper_told;
 
@@ -167,6 +170,12 @@ proctype worker()
     }
         atomic { assert(!inbox_closed); inbox!END }
         atomic { deliver((1 << j)); j = 0 }
+#ifdef CALLBACK
+        /* which makes a call that waits for its answer */
+        atomic { assert(!inbox_closed); inbox!REQUEST; request_answered = false }
+        notify();
+        (request_answered);
+#endif
         notify()
     :: atomic { stop && run_queue == 0 -> break }
     od;
@@ -181,7 +190,11 @@ proctype scheduler()
     :: atomic { scheduler_told -> scheduler_told = false }
         visit();
         if
+#ifdef MUT_SCHEDULER_ENDS_WITH_THE_WORKERS
         :: stop -> break
+#else
+        :: scheduler_stop -> break
+#endif
         :: else
         fi
     od;
@@ -263,11 +276,15 @@ proctype destroyer()
         (in_flight == 0)
     od;
     stop = true;
+#ifdef MUT_SCHEDULER_ENDS_WITH_THE_WORKERS
+    scheduler_told = true;
+#endif
+    (worker_ended);
+    scheduler_stop = true;
     scheduler_told = true;
 #ifdef BY_SCHEDULER
     (scheduler_ended);
 #endif
-    (worker_ended);
 #ifdef MUT_REAPER_ENDED_FIRST
     stop_reaper();
     close_seat();

@@ -1,5 +1,5 @@
 /*
- * When the executor's memory goes: src/runtime/executor.c (adopt_orphans, wait_unmarked),
+ * When the executor's memory goes: src/runtime/ending.c (adopt_orphans, wait_unmarked),
  * job.c (lx_job_release), against tickets and completions that outlive it and against a submission
  * that comes too late.
  *

@@ -42,7 +42,12 @@ CONFIGS = {
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
     "single_flight": ["", "-DDISTINCT", "-DCALLERS=2 -DFORGETS=1"],
     "cancel": ["", "-DINSTALL"],
-    "destroy": ["", "-DBY_SCHEDULER", "-DSUBMITTERS=1 -DREQUESTER"],
+    "destroy": [
+        "",
+        "-DBY_SCHEDULER",
+        "-DSUBMITTERS=1 -DREQUESTER",
+        "-DSUBMITTERS=1 -DBY_SCHEDULER -DCALLBACK",
+    ],
     "doors": ["", "-DRINGERS=1 -DRINGS=4"],
     "recycle": ["", "-DSUBMITTERS=1 -DLIVES=3 -DOBJECTS=2", "-DLIVES=2"],
     "ring_sink": ["", "-DENDS -DJOBS=2", "-DOWNER_GOES -DENDS -DJOBS=2"],
@@ -76,6 +81,7 @@ LONG = {
 }
 # Mutations that need a configuration of their own.
 MUTATION_CONFIG = {
+    ("destroy", "MUT_SCHEDULER_ENDS_WITH_THE_WORKERS"): "-DSUBMITTERS=1 -DBY_SCHEDULER -DCALLBACK",
     ("ring_sink", "MUT_REAPER_ENDS_BEFORE_THE_DELIVERIES"): "-DENDS -DJOBS=2",
     ("ring_sink", "MUT_NOTHING_DROPPED_AT_THE_END"): "-DENDS -DJOBS=2",
     ("slab", "MUT_COUNTED_ONE_AFTER_THE_OTHER"): "-DCOUNTS -DWARM -DROUNDS=1",
