@@ -56,7 +56,10 @@ enum lanex_dispatch {
     LANEX_DISPATCH_SCHEDULER = 2,
 };
 
-/* What the threads sleep on. */
+/*
+ * What the threads sleep on. Under valgrind (3.19) ask for poll: it takes a wait in io_uring_enter
+ * for a call that does not block, and lets no other thread run meanwhile.
+ */
 enum lanex_backend {
     LANEX_BACKEND_AUTO = 0, /* io_uring where it really works, else poll(2) */
     LANEX_BACKEND_RING = 1, /* io_uring, or create fails with the kernel's error */
