@@ -10,7 +10,7 @@
 
 void mixed_book(struct mixed *mixed, uint64_t number, int status)
 {
-    LX_REQUIRE(number < mixed->jobs);
+    LX_REQUIRE(number < mixed->options.jobs);
     if (atomic_fetch_add(&mixed->seen[number], 1) != 0)
         lx_test_die(__FILE__, __LINE__, "job %lu was answered twice, with %d and %d",
                     (unsigned long)number, mixed->status[number], status);
