@@ -10,7 +10,9 @@
  *   Pairs       create/destroy, init/fini, acquire/release, ref/unref. destroy(NULL) and
  *               unref(NULL) do nothing.
  *   Fork        In a forked child every call on an object made by the parent gives -ECHILD, and
- *               destroy does nothing: the threads did not come along.
+ *               destroy does nothing: the threads did not come along. A body, callback or hook may
+ *               fork; its child execs or _exits. One that comes back from it instead, or panics, is
+ *               ended with LANEX_FORKED_EXIT: the parent alone answers the job.
  *   Threads     Every call may be made from any thread unless its comment says otherwise.
  *   Time        CLOCK_MONOTONIC, in nanoseconds, as uint64_t. Durations are named *_ns or *_ms.
  */
@@ -45,6 +47,9 @@
 
 /* A point in time that never comes: "no deadline", "wait for ever". */
 #define LANEX_TIME_NEVER UINT64_MAX
+
+/* Exit status of a child that was forked in a body, callback or hook and came back from it. */
+#define LANEX_FORKED_EXIT 70
 
 LANEX_BEGIN_DECLS
 

@@ -9,6 +9,7 @@
 static void run_callback(struct lanex_job *job)
 {
     job->target.callback(lx_completion_of(job), job->sink.callback_arg);
+    lx_fork_guard_end_child(&lx_job_executor(job)->fork_guard);
 }
 
 void lx_deliver(struct lanex_job *job)

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <lanex/base.h>
+
 #include "sync/seams.h"
 
 /* Since glibc 2.26; the kernel's number on every architecture. */
@@ -54,6 +56,16 @@ void lx_fork_guard_destroy(struct lx_fork_guard *guard)
         lx_seams.unmap((void *)(uintptr_t)guard->word, page_size());
     guard->word = NULL;
     guard->pid = 0;
+}
+
+void lx_fork_guard_exit(void)
+{
+    static const char why[] = "lanex: a forked child came back from a job, callback or hook of its "
+                              "parent's: ended\n";
+    ssize_t ignored = write(STDERR_FILENO, why, sizeof why - 1);
+
+    (void)ignored;
+    _exit(LANEX_FORKED_EXIT);
 }
 
 bool lx_fork_guard_pid_differs(const struct lx_fork_guard *guard)

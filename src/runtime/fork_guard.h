@@ -40,4 +40,19 @@ static inline bool lx_fork_guard_is_child(const struct lx_fork_guard *guard)
     return lx_fork_guard_pid_differs(guard);
 }
 
+/* Says why on stderr and ends the process with LANEX_FORKED_EXIT: no atexit, no flush of what the
+ * parent has buffered too. */
+_Noreturn void lx_fork_guard_exit(void);
+
+/*
+ * For a thread of lanex's that comes out of the program's code. If that forked and this is the
+ * child, going on would answer the parent's jobs a second time through the descriptors that both
+ * share: rings, bells, doors.
+ */
+static inline void lx_fork_guard_end_child(const struct lx_fork_guard *guard)
+{
+    if (__builtin_expect(lx_fork_guard_is_child(guard), 0))
+        lx_fork_guard_exit();
+}
+
 #endif

@@ -13,6 +13,7 @@
 
 void lx_panic_leave(struct lx_worker *worker)
 {
+    lx_fork_guard_end_child(&worker->executor->fork_guard);
     worker->phase = LX_PHASE_CLEANUPS;
     /* Each is taken off before it runs: if it panics too, the rest still runs, from there. */
     while (worker->cleanups != NULL) {

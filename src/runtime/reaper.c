@@ -151,6 +151,7 @@ void *lx_reaper_main(void *arg)
         while (link != LX_INBOX_EMPTY) {
             uintptr_t next = lx_inbox_node_of(link)->next;
             reap(&retries, link);
+            lx_fork_guard_end_child(&ex->fork_guard);
             link = next;
         }
         if (last) {

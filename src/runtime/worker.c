@@ -146,6 +146,7 @@ static void run_job(struct lx_worker *worker, struct lanex_job *job)
     lx_job_begin(&job->entry);
     worker->phase = LX_PHASE_BODY;
     (worker->installing ? job->entry.extra->install : job->run)(job, actor->context, job->arg);
+    lx_fork_guard_end_child(&worker->executor->fork_guard);
     worker->phase = LX_PHASE_NONE;
     lx_cancellation_set_current(NULL);
     note_gate(NULL, GATE_NONE);
