@@ -15,7 +15,7 @@
 
 TestSuite(sigprof); /* honours LANEX_SOAK_SECONDS: no timeout of its own */
 
-#define JOBS        50000u /* of a round */
+#define JOBS        30000u /* of a round */
 #define SUBMITTERS  3u
 #define PERIOD_NS   1000000
 #define THREADS_MAX 64u
