@@ -228,7 +228,7 @@ static void one_round(struct lx_rng *rng)
 Test(forking, a_child_that_comes_back_from_a_body_ends_and_answers_nothing)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
-    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(1000000000);
+    uint64_t end = lx_test_soak_end_ns(1);
     struct lx_test_left before;
     uint64_t rounds = 0;
 

@@ -14,9 +14,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-TestSuite(limits); /* honours LANEX_SOAK_SECONDS: no timeout of its own */
+TestSuite(limits); /* share LANEX_SOAK_SECONDS: no timeout of their own */
 
-#define JOBS        40000u /* of a round */
+#define TESTS       3u     /* that share the time of a soak */
+#define JOBS        15000u /* of a round */
 #define SUBMITTERS  2u
 #define TIMES       12u       /* that a limit is reached, at least */
 #define FLOOD_MAX   10000000u /* jobs that no memory would do for */
@@ -124,7 +125,7 @@ static unsigned one_round_without_descriptors(struct lx_rng *rng)
 Test(limits, without_descriptors_jobs_go_on)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
-    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(1000000000);
+    uint64_t end = lx_test_soak_end_ns(TESTS);
     struct lx_test_left before;
     uint64_t times = 0;
 
@@ -252,7 +253,7 @@ static unsigned one_round_without_memory(struct lx_rng *rng, const struct shorta
 static void without_memory(const struct shortage *shortage)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
-    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(1000000000);
+    uint64_t end = lx_test_soak_end_ns(TESTS);
     struct lx_test_left before;
     uint64_t times = 0;
 

@@ -37,7 +37,7 @@ static void one_round(uint64_t seed, unsigned pool)
 Test(mixed, each_job_gets_one_completion)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
-    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(1000000000);
+    uint64_t end = lx_test_soak_end_ns(1);
 
     do
         one_round(lx_rng_next(&rng), (unsigned)lx_rng_between(&rng, 2, 8));

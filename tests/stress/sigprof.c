@@ -13,8 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(sigprof); /* honours LANEX_SOAK_SECONDS: no timeout of its own */
+TestSuite(sigprof); /* share LANEX_SOAK_SECONDS: no timeout of their own */
 
+#define TESTS       3u     /* that share the time of a soak */
 #define JOBS        30000u /* of a round */
 #define SUBMITTERS  3u
 #define PERIOD_NS   1000000
@@ -152,7 +153,7 @@ static void profiled(int flags, bool let_in)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
     struct sigaction action = {.sa_handler = take_sample, .sa_flags = flags};
-    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(1000000000);
+    uint64_t end = lx_test_soak_end_ns(TESTS);
     uint64_t hang = lx_test_now_ns() + lx_test_liveness_s() * UINT64_C(1000000000);
     struct lx_test_left before;
     struct hits hits = {0, 0};

@@ -110,7 +110,7 @@ static void stop_once(pid_t child, const struct pipes *pipes, struct lx_rng *rng
 Test(stopped, again_and_again_loses_nothing)
 {
     struct lx_rng rng = lx_rng_seeded(lx_test_seed());
-    uint64_t end = lx_test_now_ns() + lx_test_soak_seconds() * UINT64_C(1000000000);
+    uint64_t end = lx_test_soak_end_ns(1);
     uint64_t seed = lx_rng_next(&rng);
     struct pipes pipes;
     unsigned stops = 0;

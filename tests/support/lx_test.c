@@ -103,6 +103,11 @@ unsigned lx_test_soak_seconds(void)
     return number_from_env("LANEX_SOAK_SECONDS", &seconds) ? (unsigned)seconds : 0;
 }
 
+uint64_t lx_test_soak_end_ns(unsigned sharing)
+{
+    return lx_test_now_ns() + lx_test_soak_seconds() * NS_PER_S / sharing;
+}
+
 uint64_t lx_test_scaled(uint64_t n)
 {
     if (!LX_TEST_SANITIZED) {

@@ -91,6 +91,9 @@ uint64_t lx_test_seed(void);
 
 /* Seconds that a stress test is asked to go on; 0 asks for its short form. */
 unsigned lx_test_soak_seconds(void);
+/* When such a test ends, of `sharing` that go on for that time together; about now in short form.
+ */
+uint64_t lx_test_soak_end_ns(unsigned sharing);
 
 /* n, or a tenth of it (but at least 1) where a sanitizer slows everything. */
 uint64_t lx_test_scaled(uint64_t n);
