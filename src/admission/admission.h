@@ -94,6 +94,7 @@ struct lx_admission {
     /* Queued jobs, executor-wide. */
     uint64_t queued[LX_CLASSES];
     uint64_t arrivals;                 /* arrival number of the newest job */
+    uint64_t newest_since_ns;          /* its since_ns: later jobs have none that is earlier */
     uint32_t oldest_count[LX_CLASSES]; /* actors in space.oldest */
     uint64_t oldest_ns[LX_CLASSES];    /* what the top of it says */
     bool oldest_left[LX_CLASSES];      /* and perhaps no longer should */

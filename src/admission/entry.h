@@ -44,6 +44,7 @@ enum {
     LX_JOB_FLAG_CANCELLED = 1u << 1,   /* its token was cancelled before it was submitted */
     LX_JOB_FLAG_HAS_INSTALL = 1u << 2, /* heavy_init with a second step */
     LX_JOB_FLAG_OVERDUE = 1u << 3,     /* set at dispatch: uses a worker of the reserve */
+    LX_JOB_FLAG_SINCE = 1u << 4,       /* since_ns says when it was submitted */
 };
 
 /* Why a job was settled `maintenance_cancelled`; stands in coalesce_key then. */

@@ -46,9 +46,10 @@ static void sift_up(struct lx_admission *adm, unsigned job_class, uint32_t place
     put(adm, job_class, place, item);
 }
 
-void lx_oldest_join(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class)
+void lx_oldest_join(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class,
+                    uint64_t since_ns)
 {
-    struct lx_oldest_item item = {.bound_ns = adm->now_ns, .actor = actor};
+    struct lx_oldest_item item = {.bound_ns = since_ns, .actor = actor};
 
     if (adm->space.oldest_at[job_class][actor->slot] != 0)
         return; /* an old bound is a bound */

@@ -26,8 +26,9 @@ struct lx_oldest_item {
 /* Actors that one look brings up to date at most: keeps a turn short. */
 #define LX_OLDEST_SLICE 64u
 
-/* The actor has a queued job of the class. */
-void lx_oldest_join(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class);
+/* The actor has a queued job of the class, the newest of all, since since_ns. */
+void lx_oldest_join(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class,
+                    uint64_t since_ns);
 /* The actor's queue is detached: it leaves both heaps. */
 void lx_oldest_leave(struct lx_admission *adm, struct lx_actor_entry *actor);
 /*

@@ -89,6 +89,22 @@ static inline void count_job(const struct lx_job_entry *job, int difference)
             memory_order_relaxed);
 }
 
+/*
+ * A job that lay in the inbox is as old as its submitter's clock says, within what keeps the lists
+ * in order of age as well as of arrival: who reads the clock first need not be the first to push.
+ */
+static uint64_t queued_since(struct lx_admission *adm, const struct lx_job_entry *job)
+{
+    uint64_t since_ns = adm->now_ns;
+
+    if ((job->flags & LX_JOB_FLAG_SINCE) != 0 && job->since_ns < since_ns)
+        since_ns = job->since_ns;
+    if (since_ns < adm->newest_since_ns)
+        since_ns = adm->newest_since_ns;
+    adm->newest_since_ns = since_ns;
+    return since_ns;
+}
+
 void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
 {
     struct lx_actor_entry *actor = job->actor;
@@ -98,7 +114,7 @@ void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
         lx_queue_lend(&adm->space.queues, actor);
     head = &actor->queue->lists[job->job_class][lx_list_of(job)];
     job->arrival = ++adm->arrivals;
-    job->since_ns = adm->now_ns;
+    job->since_ns = queued_since(adm, job);
     if (*head == NULL) {
         job->next = job;
         job->prev = job;
@@ -117,7 +133,7 @@ void lx_queue_append(struct lx_admission *adm, struct lx_job_entry *job)
         actor->queue->largest_cost = job->cost;
     count_job(job, 1);
     if (adm->space.oldest_at[job->job_class][actor->slot] == 0)
-        lx_oldest_join(adm, actor, job->job_class);
+        lx_oldest_join(adm, actor, job->job_class, job->since_ns);
     actor->queued[job->job_class]++;
     adm->queued[job->job_class]++;
     atomic_store_explicit(&job->state, LX_JOB_QUEUED, memory_order_relaxed);

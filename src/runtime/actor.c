@@ -288,6 +288,7 @@ static void apply_remove(struct lanex_executor *ex, struct lx_request *request)
 {
     lx_admission_remove(&ex->admission, &request->actor->entry);
     request->actor->stage = LX_ACTOR_REMOVED;
+    lx_actor_refuses(request->actor);
     lx_actor_announce(ex, request->actor, LX_NOTICE_REMOVED);
     lx_actor_maybe_gone(ex, request->actor);
     request->result = 0;

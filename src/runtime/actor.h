@@ -47,6 +47,8 @@ struct lanex_actor {
     uint8_t stage;  /* enum lx_actor_stage */
     bool retired;   /* owned by the turn until the context's end, which includes teardown */
     bool announced; /* constant: its notices lie behind its key */
+    /* Fatal or removed: jobs are answered at once. Written by the turn, read by submitters. */
+    _Atomic bool refuses;
     unsigned char key[];
 };
 /* With a key of 16 bytes, malloc's own word, and its shares of the table's buckets and of the
@@ -63,6 +65,11 @@ void lx_registry_close(struct lx_registry *registry);
 /* Frees the memory; NULL is fine. */
 void lx_registry_destroy(struct lx_registry *registry);
 
+static inline void lx_actor_refuses(struct lanex_actor *actor)
+{
+    /* relaxed: who was told of it, was told behind this. */
+    atomic_store_explicit(&actor->refuses, true, memory_order_relaxed);
+}
 /* In a turn: the actor is removed, and something of it has ended. */
 void lx_actor_maybe_gone(struct lanex_executor *ex, struct lanex_actor *actor);
 /* In a turn: its last reference is gone. */

@@ -132,6 +132,13 @@ struct lanex_executor {
      */
     _Atomic uint32_t seat;
 
+    char pad_full[LX_LINE];
+    /*
+     * 1: as the last turn left it, no worker is free, so that a job more changes nothing before one
+     * is. Written by turns, only when it changes: submitters read it each time. See seat.c.
+     */
+    _Atomic uint32_t full;
+
     char pad_turn[LX_LINE];
     /* Owned by the seat's holder. */
     struct lx_admission admission;
@@ -223,6 +230,7 @@ struct lx_self {
     struct lx_worker *worker;
     struct lx_door *door;
     enum lx_thread_role role;
+    uint32_t left_lying;            /* jobs since this thread last told a seat of one */
     struct lanex_executor *answers; /* whose deferred job or end runs user code here */
 };
 extern _Thread_local struct lx_self lx_self
@@ -301,6 +309,14 @@ enum lx_seat_user { LX_SEAT_SUBMITTER, LX_SEAT_WORKER, LX_SEAT_SCHEDULER };
 struct lanex_job *lx_seat_visit(struct lanex_executor *ex, enum lx_seat_user user);
 /* An event was pushed: visits the seat, or in scheduler mode rings the scheduler. */
 void lx_seat_notify(struct lanex_executor *ex);
+/* Whether jobs may be left lying: to be asked before the push, and again after it. */
+static inline bool lx_seat_is_full(const struct lanex_executor *ex)
+{
+    /* seq_cst: must not move before the push. Partner: the fence in leave_seat. */
+    return atomic_load_explicit(&ex->full, memory_order_seq_cst) != 0;
+}
+/* A job was pushed that may be left lying: true if it is. Else lx_seat_notify has to follow. */
+bool lx_seat_leave_lying(struct lanex_executor *ex);
 void lx_scheduler_tell(struct lanex_executor *ex);
 /* Pushes a request and waits until it was applied. -ESHUTDOWN if the inbox is closed. */
 int lx_seat_request(struct lanex_executor *ex, struct lx_request *request);

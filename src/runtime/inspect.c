@@ -49,12 +49,23 @@ static uint64_t age_ms(uint64_t since_ns)
     return now_ns > since_ns ? (now_ns - since_ns) / UINT64_C(1000000) : 0;
 }
 
+/* Jobs that submitters left lying (see seat.c) count as queued. Only a turn changes the executor.
+ */
+static void have_inbox_handled(const struct lanex_executor *executor)
+{
+    struct lanex_executor *ex = (struct lanex_executor *)(uintptr_t)executor;
+
+    if (lx_seat_is_full(ex) && lx_inbox_has(&ex->inbox) && !lx_executor_forked(ex))
+        lx_seat_notify(ex);
+}
+
 int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_liveness)
 {
     const struct lx_published *in;
 
     if (executor == NULL || ret_liveness == NULL || ret_liveness->size != sizeof *ret_liveness)
         return -EINVAL;
+    have_inbox_handled(executor);
     in = &executor->published;
     for (unsigned c = 0; c < LX_CLASSES; c++) {
         ret_liveness->queued[c] = load(&in->queued[c]);

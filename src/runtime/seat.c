@@ -9,6 +9,17 @@
  * one sees the other, so no event stays in the inbox with the seat free. Without that fence both
  * may see the old values, and the event waits for ever.
  *
+ * Jobs left lying. While every worker is taken a job more can only be queued, and each end of a job
+ * is followed by a turn, which takes all that lies in the inbox. So the pusher of such a job does
+ * not look at the seat: it looks at `full`, which each turn sets before it leaves. The argument is
+ * the one above, with `full` in the place of the seat: of {push; look at full} and {clear full;
+ * leave; fence; look at inbox} at least one sees the other, and while full stands, workers are
+ * taken, so that an end is to come. Left lying is only what nobody can miss meanwhile: no job that
+ * is answered without a worker (refused, expired, coalesced), none with a timer, none that a
+ * running body may ask for (writers_queued). It brings its own time along, and whoever reads the
+ * views has the inbox handled first. A thread leaves LX_LEFT_LYING jobs at most, so that a turn
+ * finds the inbox short.
+ *
  * A turn handles at most LX_TURN_EVENTS events. A user stays for a few turns, by what it is; what
  * is left then goes to lanex-sched, which is told.
  *
@@ -34,6 +45,7 @@
 #define LX_RECOUNT_VISITS                                                                          \
     64u                        /* phantoms are recounted at rest, and in so many visits of actors  \
                                 */
+#define LX_LEFT_LYING      64u /* jobs that a thread pushes without a look at the seat */
 #define LX_SCHEDULER_TURNS 64u /* likewise lanex-sched, before it looks at its door again */
 
 /* What has to be done once the seat is left. */
@@ -55,6 +67,8 @@ static void handle_end(struct lanex_executor *ex, struct lanex_job *job, bool pa
     ex->ends_seen[job->entry.job_class]++;
     ex->frees_seen++;
     lx_admission_end(&ex->admission, &job->entry, panicked);
+    if (LX_UNLIKELY(panicked) && (actor->entry.flags & LX_ACTOR_FATAL) != 0)
+        lx_actor_refuses(actor);
     if (LX_UNLIKELY(actor->stage == LX_ACTOR_REMOVED))
         lx_actor_maybe_gone(ex, actor);
     lx_job_release(job, LX_WORD_HOLD);
@@ -276,6 +290,18 @@ static void apply_at_end(struct lanex_executor *ex)
     }
 }
 
+/* Limits and draining answer a job at once, so that no job may wait for the next turn. */
+static void publish_full(struct lanex_executor *ex)
+{
+    const struct lx_admission *adm = &ex->admission;
+    uint32_t full = adm->idle_workers == 0 && adm->config.interactive_queue_cap == 0 &&
+                    adm->config.interactive_actor_queue_cap == 0 && !adm->draining;
+
+    /* relaxed: ordered by the fence after the seat is left; partner in lx_seat_is_full. */
+    if (atomic_load_explicit(&ex->full, memory_order_relaxed) != full)
+        atomic_store_explicit(&ex->full, full, memory_order_relaxed);
+}
+
 static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_t instead,
                      struct turn_result *result)
 {
@@ -317,6 +343,7 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
     /* relaxed: ordered by the fence after the seat is left; partner in lx_scheduler_main. */
     atomic_store_explicit(&ex->timer_ns, lx_admission_next_timer(adm), memory_order_relaxed);
     atomic_store_explicit(&ex->leftover, result->more, memory_order_relaxed);
+    publish_full(ex);
 }
 
 /* ---- the seat ---- */
@@ -430,6 +457,14 @@ void lx_seat_notify(struct lanex_executor *ex)
         lx_seat_visit(ex, LX_SEAT_SUBMITTER);
     else
         lx_scheduler_tell(ex);
+}
+
+bool lx_seat_leave_lying(struct lanex_executor *ex)
+{
+    if (lx_seat_is_full(ex) && ++lx_self.left_lying < LX_LEFT_LYING)
+        return true;
+    lx_self.left_lying = 0;
+    return false;
 }
 
 int lx_seat_request(struct lanex_executor *ex, struct lx_request *request)

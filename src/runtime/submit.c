@@ -11,6 +11,7 @@
 #include "runtime/probe.h"
 #include "runtime/ring_sink.h"
 #include "sync/assert.h"
+#include "sync/seams.h"
 
 _Static_assert(LANEX_REQUEST_ID_MAX <= LX_PROBE_MAX && LANEX_LABEL_MAX <= LX_PROBE_MAX,
                "a text is probed by its ends");
@@ -101,15 +102,36 @@ static void unhold_sink(struct lanex_job *job)
     }
 }
 
+/*
+ * Whether it may wait in the inbox until a worker is free (see seat.c): then it brings along since
+ * when it is queued. Writers are counted at once, for lanex_writer_waiting.
+ */
+static bool may_lie(const struct lanex_executor *ex, struct lanex_job *job)
+{
+    struct lx_job_entry *entry = &job->entry;
+
+    if (!lx_seat_is_full(ex) || entry->job_class != LANEX_CLASS_INTERACTIVE ||
+        entry->lane == LANEX_LANE_MUTATING || entry->extra != NULL || entry->actor == NULL ||
+        (entry->flags & LX_JOB_FLAG_CANCELLED) != 0 ||
+        atomic_load_explicit(&lx_actor_of(entry->actor)->refuses, memory_order_relaxed))
+        return false;
+    entry->since_ns = lx_seams.now_coarse_ns();
+    entry->flags |= LX_JOB_FLAG_SINCE;
+    return true;
+}
+
 static int push_job(struct lanex_executor *ex, struct lanex_job *job)
 {
+    bool lies = may_lie(ex, job);
+
     hold_sink(job);
     if (!lx_inbox_push(&ex->inbox, (struct lx_inbox_node *)job, LX_EVENT_SUBMIT)) {
         unhold_sink(job);
         lx_job_discard(job);
         return -ESHUTDOWN;
     }
-    lx_seat_notify(ex);
+    if (!lies || !lx_seat_leave_lying(ex))
+        lx_seat_notify(ex);
     return 0;
 }
 

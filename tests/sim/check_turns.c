@@ -168,6 +168,29 @@ uint32_t __real_lx_admission_cancel_maintenance(struct lx_admission *adm,
 uint32_t __wrap_lx_admission_cancel_maintenance(struct lx_admission *adm,
                                                 struct lx_actor_entry *actor);
 void __real_lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job);
+/*
+ * A job that lay in the inbox is as old as its submitter's clock said, but not older than those in
+ * front of it: by that the reference goes on.
+ */
+static void follow_since(const struct lx_job_entry *job)
+{
+    uint32_t id = id_of(&turns.jobs, job);
+    struct naive_job *twin = NULL;
+    uint64_t newest_ns = 0;
+
+    for (size_t i = 0; i < turns.naive.job_count; i++) {
+        if (turns.naive.jobs[i].id == id)
+            twin = &turns.naive.jobs[i];
+        else if (turns.naive.jobs[i].submitted_ns > newest_ns)
+            newest_ns = turns.naive.jobs[i].submitted_ns;
+    }
+    if (twin == NULL)
+        return; /* it was answered at once */
+    if (job->since_ns < newest_ns || job->since_ns > turns.naive.now_ns)
+        sim_fail("job %u is older than those before it, or of the future", id);
+    twin->submitted_ns = job->since_ns;
+}
+
 void __wrap_lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job);
 void __real_lx_admission_end(struct lx_admission *adm, struct lx_job_entry *job, bool panicked);
 void __wrap_lx_admission_end(struct lx_admission *adm, struct lx_job_entry *job, bool panicked);
@@ -264,7 +287,9 @@ static void make_room(const struct naive_job *job)
 
 void __wrap_lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *job)
 {
-    if (follows(adm)) {
+    bool followed = follows(adm);
+
+    if (followed) {
         uint32_t actor = job->actor != NULL ? id_of(&turns.actors, job->actor) : UNKNOWN;
         struct naive_job twin = {
             .id = turns.job_count,
@@ -285,6 +310,8 @@ void __wrap_lx_admission_submit(struct lx_admission *adm, struct lx_job_entry *j
     turns.submitting = true;
     __real_lx_admission_submit(adm, job);
     turns.submitting = false;
+    if (followed && (job->flags & LX_JOB_FLAG_SINCE) != 0)
+        follow_since(job);
 }
 
 void __wrap_lx_admission_end(struct lx_admission *adm, struct lx_job_entry *job, bool panicked)
