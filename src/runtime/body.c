@@ -13,12 +13,12 @@ uint64_t lanex_job_number(const lanex_job *job)
 
 const char *lanex_job_request_id(const lanex_job *job)
 {
-    return job->request_id;
+    return lx_job_request_id(job);
 }
 
 const char *lanex_job_label(const lanex_job *job)
 {
-    return job->label;
+    return lx_job_label(job);
 }
 
 lanex_actor *lanex_job_actor(const lanex_job *job)

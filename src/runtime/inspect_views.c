@@ -58,12 +58,12 @@ static uint64_t number_of(const struct lx_job_entry *entry)
 
 static const char *request_id_of(const struct lx_job_entry *entry)
 {
-    return job_of(entry)->request_id;
+    return lx_job_request_id(job_of(entry));
 }
 
 static const char *label_of(const struct lx_job_entry *entry)
 {
-    return job_of(entry)->label;
+    return lx_job_label(job_of(entry));
 }
 
 static const struct lx_view_names names = {
@@ -75,7 +75,7 @@ static const struct lx_view_names names = {
 static bool has_request_id(const struct lx_job_entry *entry, const void *id)
 {
     const struct look *look = id;
-    const char *text = job_of(entry)->request_id;
+    const char *text = lx_job_request_id(job_of(entry));
 
     return strncmp(text, look->request_id, look->request_id_length) == 0 &&
            text[look->request_id_length] == '\0';

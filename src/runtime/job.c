@@ -31,16 +31,17 @@ struct lanex_executor *lx_job_executor(const struct lanex_job *job)
 static bool renumber(struct lanex_executor *ex, struct lanex_job *job)
 {
     uint64_t number = atomic_load_explicit(&job->number, memory_order_relaxed);
-    uint64_t generation = (number >> LX_NUMBER_INDEX_BITS) + 1;
 
-    if (generation >> (64 - LX_NUMBER_INDEX_BITS) != 0)
+    if (number == 0)
+        number = lx_slab_index(&ex->jobs, job); /* its first use: the index stays from now on */
+    number += LX_NUMBER_INDEX_MASK + 1;
+    if (number <= LX_NUMBER_INDEX_MASK)
         return false;
-    number = generation << LX_NUMBER_INDEX_BITS | lx_slab_index(&ex->jobs, job);
     atomic_store_explicit(&job->number, number, memory_order_relaxed);
     return true;
 }
 
-/* An object whose 2^36 generations are used up is left out for ever: 128 bytes of many hours. */
+/* An object whose 2^36 generations are used up is left out for ever: little memory, after many hours. */
 static struct lanex_job *allocate(struct lanex_executor *ex)
 {
     for (;;) {
@@ -54,25 +55,44 @@ static struct lanex_job *allocate(struct lanex_executor *ex)
 static int copy_texts(struct lanex_executor *ex, struct lanex_job *job,
                       const lanex_job_options *options)
 {
+    const char *id = options->request_id, *label = options->label;
     size_t id_length = options->request_id_length, label_length = options->label_length;
 
-    if (options->request_id != NULL) {
-        if (id_length == 0)
-            id_length = strlen(options->request_id);
-        job->request_id = lx_text_copy(&ex->texts, options->request_id, id_length);
-        if (job->request_id == NULL)
-            return -ENOMEM;
-        job->entry.sink_kind |= LX_JOB_OWNS_ID;
-    }
-    if (options->label != NULL) {
-        if (label_length == 0)
-            label_length = strlen(options->label);
-        job->label = lx_text_copy(&ex->texts, options->label, label_length);
-        if (job->label == NULL)
-            return -ENOMEM;
-        job->entry.sink_kind |= LX_JOB_OWNS_LABEL;
-    }
+    if (id == NULL && label == NULL)
+        return 0;
+    if (id != NULL && id_length == 0)
+        id_length = strlen(id);
+    if (label != NULL && label_length == 0)
+        label_length = strlen(label);
+    if (label == NULL)
+        job->texts = lx_text_copy(&ex->texts, id, id_length);
+    else if (id == NULL)
+        job->texts = lx_text_copy(&ex->texts, label, label_length);
+    else
+        job->texts = lx_text_copy_two(&ex->texts, id, id_length, label, label_length);
+    if (job->texts == NULL)
+        return -ENOMEM;
+    job->entry.sink_kind |= (uint8_t)((id != NULL ? LX_JOB_HAS_ID : 0) |
+                                      (label != NULL ? LX_JOB_HAS_LABEL : 0));
     return 0;
+}
+
+const char *lx_job_request_id(const struct lanex_job *job)
+{
+    unsigned has = job->entry.sink_kind & (LX_JOB_HAS_ID | LX_JOB_HAS_LABEL);
+
+    if ((has & LX_JOB_HAS_ID) == 0)
+        return "";
+    return has == LX_JOB_HAS_ID ? job->texts : lx_text_first(job->texts);
+}
+
+const char *lx_job_label(const struct lanex_job *job)
+{
+    unsigned has = job->entry.sink_kind & (LX_JOB_HAS_ID | LX_JOB_HAS_LABEL);
+
+    if ((has & LX_JOB_HAS_LABEL) == 0)
+        return default_labels[job->entry.job_class][job->entry.lane];
+    return has == LX_JOB_HAS_LABEL ? job->texts : lx_text_second(job->texts);
 }
 
 static int copy_extra(struct lanex_executor *ex, struct lanex_job *job,
@@ -139,10 +159,8 @@ static void fill_sink(struct lanex_job *job, const lanex_sink *sink)
 /* Frees what the object owns beside its response, and the object. */
 static void free_job(struct lanex_executor *ex, struct lanex_job *job)
 {
-    if ((job->entry.sink_kind & LX_JOB_OWNS_ID) != 0)
-        lx_text_free(&ex->texts, job->request_id);
-    if ((job->entry.sink_kind & LX_JOB_OWNS_LABEL) != 0)
-        lx_text_free(&ex->texts, job->label);
+    if ((job->entry.sink_kind & (LX_JOB_HAS_ID | LX_JOB_HAS_LABEL)) != 0)
+        lx_text_free(&ex->texts, job->texts);
     if ((job->entry.sink_kind & LX_JOB_TOKEN_SHARED) != 0)
         lanex_cancellation_unref(job->token.shared);
     if (job->entry.extra != NULL)
@@ -165,8 +183,7 @@ int lx_job_create(struct lanex_executor *ex, struct lanex_actor *actor,
     fill_sink(job, &options->sink);
     job->run = options->run;
     job->arg = options->arg;
-    job->request_id = "";
-    job->label = default_labels[options->job_class][options->lane];
+    job->texts = NULL;
     rc = copy_texts(ex, job, options);
     if (rc == 0)
         rc = copy_extra(ex, job, options);
@@ -406,12 +423,12 @@ const char *lanex_completion_phase(const lanex_completion *completion)
 
 const char *lanex_completion_request_id(const lanex_completion *completion)
 {
-    return lx_job_of_completion(completion)->request_id;
+    return lx_job_request_id(lx_job_of_completion(completion));
 }
 
 const char *lanex_completion_label(const lanex_completion *completion)
 {
-    return lx_job_of_completion(completion)->label;
+    return lx_job_label(lx_job_of_completion(completion));
 }
 
 void *lanex_completion_arg(const lanex_completion *completion)

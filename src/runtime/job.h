@@ -1,6 +1,5 @@
 /*
- * A job as the runtime sees it: the scheduling half (admission/entry.h) and, on the next cache
- * line, what the worker needs. The same object is the public lanex_job (inside its body),
+ * A job as the runtime sees it: the scheduling half (admission/entry.h), and what the worker needs. The same object is the public lanex_job (inside its body),
  * lanex_ticket and lanex_completion: three views of one life.
  *
  * Life: allocated by the submitter, pushed to the inbox, queued and dispatched by turns, run by a
@@ -55,8 +54,8 @@
 #define LX_SINK_KIND_MASK   0x07u
 #define LX_JOB_TOKEN_OWN    0x08u /* `token.own` is in use */
 #define LX_JOB_TOKEN_SHARED 0x10u /* `token.shared` is a reference to the caller's token */
-#define LX_JOB_OWNS_ID      0x20u /* request_id is a lx_text */
-#define LX_JOB_OWNS_LABEL   0x40u /* label is a lx_text */
+#define LX_JOB_HAS_ID       0x20u /* `texts` has a request id */
+#define LX_JOB_HAS_LABEL    0x40u /* `texts` has a label of its own */
 
 /* What a node in the executor's inbox stands for: the low bits of its link. */
 enum lx_event_kind {
@@ -88,15 +87,15 @@ struct lanex_job {
         void *callback_arg;
         uint64_t user_data;
     } sink;
-    const char *request_id;
-    const char *label;
+    const char *texts; /* request id, label, or both (text.h); NULL: neither was given */
     union {
         struct lanex_cancellation own;
         struct lanex_cancellation *shared;
     } token;
     _Atomic uint64_t number; /* generation << 28 | slab index; kept across uses of the object */
 };
-_Static_assert(sizeof(struct lanex_job) == 128, "a job is two cache lines");
+/* Its slab adds less than a byte: a queued job stays below 128 bytes. */
+_Static_assert(sizeof(struct lanex_job) == 120, "a job is less than two cache lines");
 
 #define LX_NUMBER_INDEX_BITS 28u
 #define LX_NUMBER_INDEX_MASK ((UINT64_C(1) << LX_NUMBER_INDEX_BITS) - 1)
@@ -131,6 +130,11 @@ static inline struct lanex_cancellation *lx_job_token(struct lanex_job *job)
 }
 
 /* ---- job.c ---- */
+
+/* "" if none was given. */
+const char *lx_job_request_id(const struct lanex_job *job);
+/* The one that stands for class and lane if none was given. */
+const char *lx_job_label(const struct lanex_job *job);
 
 /* A job with `holds` holds and the options' contents; actor may be NULL. Checks nothing but memory.
  */

@@ -130,8 +130,8 @@ static void run_job(struct lx_worker *worker, struct lanex_job *job)
         atomic_load_explicit(&job->entry.state, memory_order_relaxed) == LX_JOB_INSTALLING;
     gate = gate_of(job, worker->installing);
     worker->job = job;
-    if ((job->entry.sink_kind & LX_JOB_OWNS_ID) != 0)
-        __builtin_prefetch(job->request_id, 1); /* freed at the end, perhaps never looked at */
+    if (job->texts != NULL)
+        __builtin_prefetch(job->texts, 1); /* freed at the end, perhaps never looked at */
     if (enter_gate(actor, gate, token) < 0) {
         cancelled_before_body(worker, job);
         return;
@@ -167,7 +167,7 @@ static void after_panic(struct lx_worker *worker)
     worker->cleanups = NULL;
     lx_cancellation_set_current(NULL);
     note_gate(NULL, GATE_NONE);
-    snprintf(message, sizeof message, "command '%s' panicked: %s", job->label, worker->panic_text);
+    snprintf(message, sizeof message, "command '%s' panicked: %s", lx_job_label(job), worker->panic_text);
     /* An answer that was given through a handle before the panic stays. */
     if (worker->deferred == NULL || lx_deferred_disarm(worker->deferred)) {
         if (gate == GATE_WRITE)

@@ -25,7 +25,7 @@ int lx_slab_init(struct lx_slab *slab, size_t object_size)
     uint32_t wanted = cpus < 1 ? 1 : cpus > LX_SLAB_CACHES ? LX_SLAB_CACHES : (uint32_t)cpus;
 
     errno = saved; /* sysconf reads files for that */
-    LX_ASSERT(object_size >= 32 && object_size % 16 == 0);
+    LX_ASSERT(object_size >= 32 && object_size % 8 == 0);
     memset(slab, 0, sizeof *slab);
     slab->object_size = object_size;
     slab->per_chunk = (uint32_t)((LX_SLAB_CHUNK - CHUNK_HEADER) / object_size);
@@ -234,8 +234,11 @@ static void unlock_magazine(struct lx_slab_magazine *magazine)
 /* With many objects in use the next one is in no cache; it will be when its turn comes. */
 static void prefetch_next(const struct lx_slab *slab, const struct lx_slab_free *object)
 {
-    for (size_t at = 0; object != NULL && at < slab->object_size; at += CHUNK_HEADER)
+    if (object == NULL)
+        return;
+    for (size_t at = 0; at < slab->object_size; at += CHUNK_HEADER)
         __builtin_prefetch((const char *)object + at, 1);
+    __builtin_prefetch((const char *)object + slab->object_size - 1, 1);
 }
 
 void *lx_slab_alloc(struct lx_slab *slab)

@@ -73,7 +73,7 @@ struct lx_slab {
     struct lx_slab_chunk **directory[LX_SLAB_DIRECTORY];
 };
 
-/* object_size: a multiple of 16, at least 32. 0 or -ENOMEM. */
+/* object_size: a multiple of 8, at least 32. 0 or -ENOMEM. */
 int lx_slab_init(struct lx_slab *slab, size_t object_size);
 void lx_slab_fini(struct lx_slab *slab);
 
