@@ -176,7 +176,9 @@ struct lx_actor_entry {
     uint16_t weight;
     uint8_t serials; /* serial_status: 0 or 1 */
     uint8_t commits; /* maintenance_commit: 0 or 1 */
-    uint8_t writers; /* mutating or an install step: 0 or 1 */
+    /* mutating or an install step: 0 or 1. Written by the turn, read by submitters: while it is 1
+     * nothing of the actor can start (runtime/seat.c). */
+    _Atomic uint8_t writers;
     uint8_t flags;
     /* Queued interactive writers: for lanex_writer_waiting, which workers may ask at any time. */
     _Atomic uint32_t writers_queued;
@@ -194,5 +196,16 @@ struct lx_actor_entry {
         uintptr_t link; /* runtime */
     };
 };
+
+static inline bool lx_actor_writes(const struct lx_actor_entry *actor)
+{
+    return atomic_load_explicit(&actor->writers, memory_order_relaxed) != 0;
+}
+
+static inline void lx_actor_set_writers(struct lx_actor_entry *actor, uint8_t writers)
+{
+    /* relaxed: ordered by the fence after the seat is left. */
+    atomic_store_explicit(&actor->writers, writers, memory_order_relaxed);
+}
 
 #endif

@@ -177,11 +177,11 @@ static void give_lane_back(struct lx_admission *adm, struct lx_job_entry *job)
         actor->heavies--;
         adm->free_permits++;
         if (atomic_load_explicit(&job->state, memory_order_relaxed) == LX_JOB_INSTALLING)
-            actor->writers = 0;
+            lx_actor_set_writers(actor, 0);
         break;
     case LANEX_LANE_MUTATING:
-        LX_ASSERT(actor->writers == 1);
-        actor->writers = 0;
+        LX_ASSERT(lx_actor_writes(actor));
+        lx_actor_set_writers(actor, 0);
         break;
     default:
         LX_ASSERT(actor->commits == 1);

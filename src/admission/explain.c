@@ -128,7 +128,7 @@ static struct lx_wait for_install(const struct lx_admission *adm, const struct l
 
     if (actor->built != job)
         return (struct lx_wait){.reason = LANEX_WAIT_INSTALL, .holder = actor->built};
-    if (actor->writers != 0)
+    if (lx_actor_writes(actor))
         return held_by(adm, actor, LANEX_WAIT_WRITER, job->lane);
     if (actor->reads != 0 || actor->serials != 0 || actor->commits != 0)
         return held_by(adm, actor, LANEX_WAIT_READERS, job->lane);

@@ -27,7 +27,7 @@ static enum obstacle lane_obstacle(const struct lx_admission *adm,
 {
     bool needs_slot = true;
 
-    if (actor->writers != 0)
+    if (lx_actor_writes(actor))
         return OBSTACLE_WRITER;
     switch (lane) {
     case LANEX_LANE_PURE_READ:
@@ -250,7 +250,7 @@ struct lx_pick lx_pick_job(struct lx_admission *adm, struct lx_actor_entry *acto
     if (actor->built != NULL) {
         /* An install step goes before everything of its actor, as a writer, in the interactive
          * round whatever its class: while it waits it keeps people's reads out. */
-        if (job_class == LANEX_CLASS_INTERACTIVE && actor->writers == 0 && actor->reads == 0 &&
+        if (job_class == LANEX_CLASS_INTERACTIVE && !lx_actor_writes(actor) && actor->reads == 0 &&
             actor->serials == 0 && actor->commits == 0)
             return (struct lx_pick){.job = actor->built, .why = LX_PICK_START};
         return blocked;

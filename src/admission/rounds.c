@@ -57,7 +57,7 @@ static void count_in_flight(struct lx_admission *adm, struct lx_actor_entry *act
         actor->heavies++;
         break;
     case LANEX_LANE_MUTATING:
-        actor->writers++;
+        lx_actor_set_writers(actor, 1);
         break;
     default:
         actor->commits++;
@@ -86,7 +86,7 @@ static void start_job(struct lx_admission *adm, struct lx_job_entry *job)
     if (job == actor->built) {
         actor->built = job->next;
         lx_built_leave(adm, job);
-        actor->writers++;
+        lx_actor_set_writers(actor, 1);
         atomic_store_explicit(&job->state, LX_JOB_INSTALLING, memory_order_relaxed);
         lx_job_drop_mark(job, LX_JOB_MARK_BEGUN);
         if (actor->built == NULL && actor->queued[LANEX_CLASS_INTERACTIVE] == 0)

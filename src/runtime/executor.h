@@ -132,12 +132,9 @@ struct lanex_executor {
      */
     _Atomic uint32_t seat;
 
-    char pad_full[LX_LINE];
-    /*
-     * 1: as the last turn left it, no worker is free, so that a job more changes nothing before one
-     * is. Written by turns, only when it changes: submitters read it each time. See seat.c.
-     */
-    _Atomic uint32_t full;
+    char pad_lying[LX_LINE];
+    /* enum lx_lying. Written by turns, only when it changes: submitters read it each time. */
+    _Atomic uint32_t lying;
 
     char pad_turn[LX_LINE];
     /* Owned by the seat's holder. */
@@ -309,14 +306,25 @@ enum lx_seat_user { LX_SEAT_SUBMITTER, LX_SEAT_WORKER, LX_SEAT_SCHEDULER };
 struct lanex_job *lx_seat_visit(struct lanex_executor *ex, enum lx_seat_user user);
 /* An event was pushed: visits the seat, or in scheduler mode rings the scheduler. */
 void lx_seat_notify(struct lanex_executor *ex);
-/* Whether jobs may be left lying: to be asked before the push, and again after it. */
-static inline bool lx_seat_is_full(const struct lanex_executor *ex)
+/* Which jobs need no turn before one comes anyway, as the last turn left it. See seat.c. */
+enum lx_lying {
+    LX_LYING_NONE,   /* limits or draining: each may have to be answered at once */
+    LX_LYING_BEHIND, /* those of an actor that a writer has to itself */
+    LX_LYING_ALL,    /* no worker is free */
+};
+/* Whether jobs of the actor may be left lying: to be asked before the push, and again after it. */
+static inline bool lx_seat_is_full(const struct lanex_executor *ex,
+                                   const struct lx_actor_entry *actor)
 {
-    /* seq_cst: must not move before the push. Partner: the fence in leave_seat. */
-    return atomic_load_explicit(&ex->full, memory_order_seq_cst) != 0;
+    /* seq_cst, both: must not move before the push. Partner: the fence in leave_seat. */
+    uint32_t lying = atomic_load_explicit(&ex->lying, memory_order_seq_cst);
+
+    return lying == LX_LYING_ALL ||
+           (lying == LX_LYING_BEHIND &&
+            atomic_load_explicit(&actor->writers, memory_order_seq_cst) != 0);
 }
 /* A job was pushed that may be left lying: true if it is. Else lx_seat_notify has to follow. */
-bool lx_seat_leave_lying(struct lanex_executor *ex);
+bool lx_seat_leave_lying(struct lanex_executor *ex, const struct lx_actor_entry *actor);
 void lx_scheduler_tell(struct lanex_executor *ex);
 /* Pushes a request and waits until it was applied. -ESHUTDOWN if the inbox is closed. */
 int lx_seat_request(struct lanex_executor *ex, struct lx_request *request);

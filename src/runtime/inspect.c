@@ -55,7 +55,8 @@ static void have_inbox_handled(const struct lanex_executor *executor)
 {
     struct lanex_executor *ex = (struct lanex_executor *)(uintptr_t)executor;
 
-    if (lx_seat_is_full(ex) && lx_inbox_has(&ex->inbox) && !lx_executor_forked(ex))
+    if (atomic_load_explicit(&ex->lying, memory_order_relaxed) != LX_LYING_NONE &&
+        lx_inbox_has(&ex->inbox) && !lx_executor_forked(ex))
         lx_seat_notify(ex);
 }
 

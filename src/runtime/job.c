@@ -72,8 +72,8 @@ static int copy_texts(struct lanex_executor *ex, struct lanex_job *job,
         job->texts = lx_text_copy_two(&ex->texts, id, id_length, label, label_length);
     if (job->texts == NULL)
         return -ENOMEM;
-    job->entry.sink_kind |= (uint8_t)((id != NULL ? LX_JOB_HAS_ID : 0) |
-                                      (label != NULL ? LX_JOB_HAS_LABEL : 0));
+    job->entry.sink_kind |=
+        (uint8_t)((id != NULL ? LX_JOB_HAS_ID : 0) | (label != NULL ? LX_JOB_HAS_LABEL : 0));
     return 0;
 }
 

@@ -9,16 +9,16 @@
  * one sees the other, so no event stays in the inbox with the seat free. Without that fence both
  * may see the old values, and the event waits for ever.
  *
- * Jobs left lying. While every worker is taken a job more can only be queued, and each end of a job
- * is followed by a turn, which takes all that lies in the inbox. So the pusher of such a job does
- * not look at the seat: it looks at `full`, which each turn sets before it leaves. The argument is
- * the one above, with `full` in the place of the seat: of {push; look at full} and {clear full;
- * leave; fence; look at inbox} at least one sees the other, and while full stands, workers are
- * taken, so that an end is to come. Left lying is only what nobody can miss meanwhile: no job that
- * is answered without a worker (refused, expired, coalesced), none with a timer, none that a
- * running body may ask for (writers_queued). It brings its own time along, and whoever reads the
- * views has the inbox handled first. A thread leaves LX_LEFT_LYING jobs at most, so that a turn
- * finds the inbox short.
+ * Jobs left lying. While every worker is taken, or while a writer has the actor to itself, a job
+ * more can only be queued, and each end of a job is followed by a turn, which takes all that lies
+ * in the inbox. So the pusher of such a job does not look at the seat: it looks at `lying` and the
+ * actor's `writers`, which turns set before they leave. The argument is the one above, with these
+ * words in the place of the seat: of {push; look at them} and {clear them; leave; fence; look at
+ * inbox} at least one sees the other, and while they stand, an end is to come. Left lying is only
+ * what nobody can miss meanwhile: no job that is answered without a worker (refused, expired,
+ * coalesced), none with a timer, none that a running body may ask for (writers_queued). It brings
+ * its own time along, and whoever reads the views has the inbox handled first. A thread leaves
+ * LX_LEFT_LYING jobs at most, so that a turn finds the inbox short.
  *
  * A turn handles at most LX_TURN_EVENTS events. A user stays for a few turns, by what it is; what
  * is left then goes to lanex-sched, which is told.
@@ -290,16 +290,21 @@ static void apply_at_end(struct lanex_executor *ex)
     }
 }
 
-/* Limits and draining answer a job at once, so that no job may wait for the next turn. */
-static void publish_full(struct lanex_executor *ex)
+static enum lx_lying lying_now(const struct lx_admission *adm)
 {
-    const struct lx_admission *adm = &ex->admission;
-    uint32_t full = adm->idle_workers == 0 && adm->config.interactive_queue_cap == 0 &&
-                    adm->config.interactive_actor_queue_cap == 0 && !adm->draining;
+    if (adm->config.interactive_queue_cap != 0 || adm->config.interactive_actor_queue_cap != 0 ||
+        adm->draining)
+        return LX_LYING_NONE;
+    return adm->idle_workers == 0 ? LX_LYING_ALL : LX_LYING_BEHIND;
+}
+
+static void publish_lying(struct lanex_executor *ex)
+{
+    uint32_t lying = lying_now(&ex->admission);
 
     /* relaxed: ordered by the fence after the seat is left; partner in lx_seat_is_full. */
-    if (atomic_load_explicit(&ex->full, memory_order_relaxed) != full)
-        atomic_store_explicit(&ex->full, full, memory_order_relaxed);
+    if (atomic_load_explicit(&ex->lying, memory_order_relaxed) != lying)
+        atomic_store_explicit(&ex->lying, lying, memory_order_relaxed);
 }
 
 static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_t instead,
@@ -343,7 +348,7 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
     /* relaxed: ordered by the fence after the seat is left; partner in lx_scheduler_main. */
     atomic_store_explicit(&ex->timer_ns, lx_admission_next_timer(adm), memory_order_relaxed);
     atomic_store_explicit(&ex->leftover, result->more, memory_order_relaxed);
-    publish_full(ex);
+    publish_lying(ex);
 }
 
 /* ---- the seat ---- */
@@ -459,9 +464,9 @@ void lx_seat_notify(struct lanex_executor *ex)
         lx_scheduler_tell(ex);
 }
 
-bool lx_seat_leave_lying(struct lanex_executor *ex)
+bool lx_seat_leave_lying(struct lanex_executor *ex, const struct lx_actor_entry *actor)
 {
-    if (lx_seat_is_full(ex) && ++lx_self.left_lying < LX_LEFT_LYING)
+    if (lx_seat_is_full(ex, actor) && ++lx_self.left_lying < LX_LEFT_LYING)
         return true;
     lx_self.left_lying = 0;
     return false;

@@ -103,16 +103,16 @@ static void unhold_sink(struct lanex_job *job)
 }
 
 /*
- * Whether it may wait in the inbox until a worker is free (see seat.c): then it brings along since
+ * Whether it may wait in the inbox until a job has ended (see seat.c): then it brings along since
  * when it is queued. Writers are counted at once, for lanex_writer_waiting.
  */
 static bool may_lie(const struct lanex_executor *ex, struct lanex_job *job)
 {
     struct lx_job_entry *entry = &job->entry;
 
-    if (!lx_seat_is_full(ex) || entry->job_class != LANEX_CLASS_INTERACTIVE ||
-        entry->lane == LANEX_LANE_MUTATING || entry->extra != NULL || entry->actor == NULL ||
-        (entry->flags & LX_JOB_FLAG_CANCELLED) != 0 ||
+    if (entry->actor == NULL || !lx_seat_is_full(ex, entry->actor) ||
+        entry->job_class != LANEX_CLASS_INTERACTIVE || entry->lane == LANEX_LANE_MUTATING ||
+        entry->extra != NULL || (entry->flags & LX_JOB_FLAG_CANCELLED) != 0 ||
         atomic_load_explicit(&lx_actor_of(entry->actor)->refuses, memory_order_relaxed))
         return false;
     entry->since_ns = lx_seams.now_coarse_ns();
@@ -122,6 +122,7 @@ static bool may_lie(const struct lanex_executor *ex, struct lanex_job *job)
 
 static int push_job(struct lanex_executor *ex, struct lanex_job *job)
 {
+    const struct lx_actor_entry *actor = job->entry.actor; /* the caller holds it */
     bool lies = may_lie(ex, job);
 
     hold_sink(job);
@@ -130,7 +131,7 @@ static int push_job(struct lanex_executor *ex, struct lanex_job *job)
         lx_job_discard(job);
         return -ESHUTDOWN;
     }
-    if (!lies || !lx_seat_leave_lying(ex))
+    if (!lies || !lx_seat_leave_lying(ex, actor))
         lx_seat_notify(ex);
     return 0;
 }

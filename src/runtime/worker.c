@@ -167,7 +167,8 @@ static void after_panic(struct lx_worker *worker)
     worker->cleanups = NULL;
     lx_cancellation_set_current(NULL);
     note_gate(NULL, GATE_NONE);
-    snprintf(message, sizeof message, "command '%s' panicked: %s", lx_job_label(job), worker->panic_text);
+    snprintf(message, sizeof message, "command '%s' panicked: %s", lx_job_label(job),
+             worker->panic_text);
     /* An answer that was given through a handle before the panic stays. */
     if (worker->deferred == NULL || lx_deferred_disarm(worker->deferred)) {
         if (gate == GATE_WRITE)
