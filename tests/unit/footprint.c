@@ -12,8 +12,9 @@ TestSuite(footprint, .timeout = 120);
 #define ACTORS          100000u
 #define JOBS            200000u
 #define ACTOR_BYTES_MAX 224u /* beside key and context */
-#define JOB_BYTES_MAX   160u /* with a callback sink and an id of 24 bytes */
-#define ID              "0123456789abcdef01234567"
+/* With a callback sink and an id of 24 bytes, and with what the last regions of two slabs leave. */
+#define JOB_BYTES_MAX (160u + 2 * LX_SLAB_REGION / JOBS)
+#define ID            "0123456789abcdef01234567"
 
 static uint64_t resident(void)
 {
