@@ -6,6 +6,7 @@
 
 #include "runtime/actor.h"
 #include "runtime/job.h"
+#include "sync/slab.h"
 
 TestSuite(footprint, .timeout = 120);
 
