@@ -239,7 +239,6 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
     atomic_init(&ex->refs, 1);
     atomic_init(&ex->memory, 1);
     atomic_init(&ex->timer_ns, LANEX_TIME_NEVER);
-    ex->quiet = true;
     for (unsigned c = 0; c < LX_CLASSES; c++)
         atomic_init(&ex->published.oldest_ns[c], LANEX_TIME_NEVER);
     atomic_init(&ex->published.free_permits, config.heavy_permits);

@@ -144,7 +144,9 @@ struct lanex_executor {
     struct lx_actor_entry *gone; /* handed to the reaper at the end of the turn */
     struct lx_request *applied;  /* answered once the seat is left and the views show it */
     uint64_t ends_seen[LX_CLASSES], frees_seen;
-    bool quiet; /* nothing queued, in flight, or waiting to be answered */
+    /* The turn that leaves nothing queued, in flight or to be answered tells of it: somebody has
+     * asked since the last one that did. */
+    bool quiet_awaited;
     /* 1: a turn left events or due work behind although the inbox may be empty. */
     _Atomic uint32_t leftover;
 
@@ -172,7 +174,7 @@ struct lanex_executor {
     bool reaper_started;
 
     /* Sleepers in drain and destroy. */
-    _Atomic uint32_t quiet_word; /* grows whenever a turn ends quiet after not being so */
+    _Atomic uint32_t quiet_word; /* grows when a turn ends quiet and that is awaited */
 
     struct lx_slab jobs;
     struct lx_slab texts;  /* LX_TEXT_SMALL bytes each */

@@ -313,7 +313,6 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
     struct lx_admission *adm = &ex->admission;
     uintptr_t link;
     unsigned handled = 0;
-    bool quiet;
 
     tell_time(adm);
     while (handled < LX_TURN_EVENTS && (link = next_event(ex, instead)) != LX_INBOX_EMPTY) {
@@ -341,10 +340,10 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
         apply_at_end(ex);
     result->applied = ex->applied;
     ex->applied = NULL;
-    quiet = is_quiet(adm) && ex->pending == LX_INBOX_EMPTY;
-    if (quiet && !ex->quiet)
+    if (ex->quiet_awaited && is_quiet(adm) && ex->pending == LX_INBOX_EMPTY) {
         result->tell_quiet = true;
-    ex->quiet = quiet;
+        ex->quiet_awaited = false;
+    }
     /* relaxed: ordered by the fence after the seat is left; partner in lx_scheduler_main. */
     atomic_store_explicit(&ex->timer_ns, lx_admission_next_timer(adm), memory_order_relaxed);
     atomic_store_explicit(&ex->leftover, result->more, memory_order_relaxed);
@@ -530,9 +529,9 @@ int lx_seat_try_request(struct lanex_executor *ex, struct lx_request *request)
 static void apply_is_quiet(struct lanex_executor *ex, struct lx_request *request)
 {
     request->result = is_quiet(&ex->admission);
-    /* So that the end of this very turn counts as becoming quiet. */
+    /* From the end of this very turn on; one that nobody waits for costs no system call. */
     if (!request->result)
-        ex->quiet = false;
+        ex->quiet_awaited = true;
 }
 
 bool lx_seat_is_quiet(struct lanex_executor *ex)

@@ -223,3 +223,25 @@ Test(shutdown_edges, an_install_step_that_waits_for_a_reader_is_finished_by_dest
     lanex_ticket_drop(queued);
     end();
 }
+
+/* ---- becoming quiet ---- */
+
+/* A server whose jobs come one by one becomes quiet after each: that is told to nobody. */
+Test(shutdown_edges, becoming_quiet_is_told_only_where_it_is_awaited)
+{
+    uint32_t told;
+
+    begin(0);
+    told = atomic_load(&executor->quiet_word);
+    for (unsigned i = 0; i < 100; i++) {
+        lanex_job_options options = lx_test_job(LANEX_LANE_PURE_READ, nothing, NULL);
+
+        cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
+        LX_EVENTUALLY(atomic_load(&executor->published.completed[0]) == i + 1);
+    }
+    cr_assert_eq(atomic_load(&executor->quiet_word), told);
+    cr_assert_eq(lanex_executor_drain(executor, LANEX_TIME_NEVER, NULL), 0);
+    lanex_actor_unref(actor);
+    cr_assert_eq(lanex_executor_destroy(executor), 0);
+    lanex_executor_unref(executor);
+}
