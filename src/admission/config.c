@@ -12,6 +12,7 @@
 #define POOL_MIN          2u
 #define RESERVE_POOL      4u /* workers from which two are kept for interactive jobs */
 #define DEFICIT_VISITS    4u /* deficit_cap in units of actor_cap */
+#define SPIN_CPUS_MIN     2u /* with fewer, whoever spins keeps the others from working */
 #define KNOWN_FLAGS                                                                                \
     (LANEX_EXECUTOR_COMMIT_COUNTS_TOWARD_CAP | LANEX_EXECUTOR_NO_PROMOTION_SUSPENSION |            \
      LANEX_EXECUTOR_NO_AGED_LANES | LANEX_EXECUTOR_NO_PERMIT_STEP_OVER |                           \
@@ -87,7 +88,7 @@ int lx_config_resolve(const lanex_executor_options *asked, uint32_t usable_cpus,
     if (asked->size != sizeof *asked || asked->profile > LANEX_PROFILE_MANY_CORE ||
         asked->policy > LANEX_POLICY_ARRIVAL || asked->dispatch > LANEX_DISPATCH_SCHEDULER ||
         asked->backend > LANEX_BACKEND_POLL || !affinity_ok(asked) ||
-        (asked->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
+        asked->spin_us > LANEX_SPIN_MAX_US || (asked->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
         return -EINVAL;
 
     out->size = sizeof *out;
@@ -98,6 +99,7 @@ int lx_config_resolve(const lanex_executor_options *asked, uint32_t usable_cpus,
     out->flags = asked->flags;
     out->affinity = asked->affinity;
     out->usable_cpus = usable_cpus;
+    out->spin_us = usable_cpus >= SPIN_CPUS_MIN ? asked->spin_us : 0;
     if (asked->profile == LANEX_PROFILE_STANDARD)
         resolve_standard(asked, usable_cpus, out);
     else

@@ -437,6 +437,11 @@ void lx_cpus_read(const struct lx_cpu_sources *sources, struct lx_cpus *ret_cpus
     errno = saved_errno;
 }
 
+bool lx_cpus_may_spin(const struct lx_cpus *cpus)
+{
+    return cpus->affinity >= 2 && (cpus->period_us == 0 || cpus->quota_us / 2 >= cpus->period_us);
+}
+
 uint32_t lx_cpus_usable(const struct lx_cpu_sources *sources)
 {
     struct lx_cpus cpus;

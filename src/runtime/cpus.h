@@ -39,6 +39,9 @@ struct lx_cpus {
 /* sources NULL = the system. */
 void lx_cpus_read(const struct lx_cpu_sources *sources, struct lx_cpus *ret_cpus);
 
+/* Whether threads may spin: two CPUs, whole ones, also by the quota. */
+bool lx_cpus_may_spin(const struct lx_cpus *cpus);
+
 /* The `usable` of lx_cpus_read. */
 uint32_t lx_cpus_usable(const struct lx_cpu_sources *sources);
 

@@ -10,6 +10,8 @@
 #include "admission/config.h"
 #include "runtime/actor.h"
 #include "runtime/contain.h"
+#include "runtime/cpus.h"
+#include "runtime/spin.h"
 #include "runtime/text.h"
 #include "sync/assert.h"
 #include "sync/futex.h"
@@ -85,6 +87,19 @@ void lx_executor_orphan_gone(struct lanex_executor *ex)
 
 /* ---- create ---- */
 
+/* What the options come to on this system. */
+static int resolve_here(const lanex_executor_options *options, lanex_config *ret_config)
+{
+    struct lx_cpus cpus;
+    int rc;
+
+    lx_cpus_read(NULL, &cpus);
+    rc = lx_config_resolve(options, cpus.usable, ret_config);
+    if (rc == 0 && !lx_cpus_may_spin(&cpus))
+        ret_config->spin_us = 0;
+    return rc;
+}
+
 int lanex_config_resolve(const lanex_executor_options *options, uint32_t usable_cpus,
                          lanex_config *ret_config)
 {
@@ -93,7 +108,8 @@ int lanex_config_resolve(const lanex_executor_options *options, uint32_t usable_
 
     if (options == NULL || ret_config == NULL || ret_config->size != sizeof *ret_config)
         return -EINVAL;
-    rc = lx_config_resolve(options, usable_cpus != 0 ? usable_cpus : lanex_usable_cpus(), &config);
+    rc = usable_cpus != 0 ? lx_config_resolve(options, usable_cpus, &config)
+                          : resolve_here(options, &config);
     if (rc == 0)
         *ret_config = config;
     return rc;
@@ -228,7 +244,7 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
         return -EINVAL;
     if (options == NULL)
         options = &defaults;
-    rc = lx_config_resolve(options, lanex_usable_cpus(), &config);
+    rc = resolve_here(options, &config);
     if (rc < 0)
         return rc;
     ex = lx_allocate_zeroed(sizeof *ex);
@@ -242,6 +258,7 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
     for (unsigned c = 0; c < LX_CLASSES; c++)
         atomic_init(&ex->published.oldest_ns[c], LANEX_TIME_NEVER);
     atomic_init(&ex->published.free_permits, config.heavy_permits);
+    lx_spin_init(ex);
     rc = make_memory(ex);
     if (rc == 0)
         rc = assign_cpus(ex, options);

@@ -19,6 +19,7 @@
 #include "runtime/fork_guard.h"
 #include "runtime/job.h"
 #include "runtime/run_queue.h"
+#include "runtime/spin.h"
 #include "sync/inbox.h"
 #include "sync/slab.h"
 
@@ -65,6 +66,9 @@ struct lx_worker {
      */
     _Atomic uint64_t ended[LX_CLASSES];
     _Atomic uint64_t freed;
+    /* With spin_us alone; the worker's own. See spin.h. */
+    struct lx_spin_history spins;
+    bool watches; /* it is counted in `watchers` */
     char pad[LX_LINE];
 };
 
@@ -118,12 +122,17 @@ struct lanex_executor {
     struct lx_backend backend;
     struct lx_worker *workers;
     struct lx_fork_guard fork_guard;
+    uint64_t spin_ns;    /* 0: nobody spins */
+    uint32_t spin_limit; /* watchers at most; likewise threads that spin for a ticket */
     void (*context_phase)(void *context, char *text, size_t size); /* NULL: none */
     char backend_text[LX_BACKEND_WHY_SIZE + 64];
 
     char pad_inbox[LX_LINE];
     /* Written by everybody who has an event. */
     struct lx_inbox inbox;
+    /* Workers that will look at the inbox and the run queue before they sleep or run a job; see
+     * spin.h. On the inbox's line, which a pusher and a watcher have at hand anyway. */
+    _Atomic uint32_t watchers;
 
     char pad_seat[LX_LINE];
     /*
@@ -175,6 +184,10 @@ struct lanex_executor {
 
     /* Sleepers in drain and destroy. */
     _Atomic uint32_t quiet_word; /* grows when a turn ends quiet and that is awaited */
+
+    char pad_spinners[LX_LINE];
+    _Atomic uint32_t ticket_spinners;
+    char pad_slabs[LX_LINE];
 
     struct lx_slab jobs;
     struct lx_slab texts;  /* LX_TEXT_SMALL bytes each */
@@ -230,6 +243,7 @@ struct lx_self {
     struct lx_door *door;
     enum lx_thread_role role;
     uint32_t left_lying;            /* jobs since this thread last told a seat of one */
+    struct lx_spin_history spins;   /* of its waits for tickets */
     struct lanex_executor *answers; /* whose deferred job or end runs user code here */
 };
 extern _Thread_local struct lx_self lx_self
@@ -311,7 +325,8 @@ void lx_seat_notify(struct lanex_executor *ex);
 /* Which jobs need no turn before one comes anyway, as the last turn left it. See seat.c. */
 enum lx_lying {
     LX_LYING_NONE,   /* limits or draining: each may have to be answered at once */
-    LX_LYING_BEHIND, /* those of an actor that a writer has to itself */
+    LX_LYING_BEHIND, /* those of an actor that a writer has to itself; all, for a watcher
+                      * who may run the turn */
     LX_LYING_ALL,    /* no worker is free */
 };
 /* Whether jobs of the actor may be left lying: to be asked before the push, and again after it. */
@@ -323,7 +338,8 @@ static inline bool lx_seat_is_full(const struct lanex_executor *ex,
 
     return lying == LX_LYING_ALL ||
            (lying == LX_LYING_BEHIND &&
-            atomic_load_explicit(&actor->writers, memory_order_seq_cst) != 0);
+            ((ex->config.dispatch == LANEX_DISPATCH_SEAT && lx_watched(&ex->watchers)) ||
+             atomic_load_explicit(&actor->writers, memory_order_seq_cst) != 0));
 }
 /* A job was pushed that may be left lying: true if it is. Else lx_seat_notify has to follow. */
 bool lx_seat_leave_lying(struct lanex_executor *ex, const struct lx_actor_entry *actor);

@@ -94,6 +94,22 @@ static bool anybody_sleeps(const struct lx_run_queue *queue)
     return false;
 }
 
+/*
+ * Whether a job is in the queue that no watching worker will come for (spin.h). Each of them takes
+ * one job and then, counted no more, passes on what is left. What is pushed meanwhile is the
+ * pusher's to look after; and who has taken itself off the count has moved the head before.
+ */
+static bool more_than_watched(const struct lanex_executor *ex)
+{
+    const struct lx_run_queue *queue = &ex->run_queue;
+    uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_seq_cst);
+    uint32_t watchers = atomic_load_explicit(&ex->watchers, memory_order_seq_cst);
+    uint32_t head = atomic_load_explicit(&queue->head, memory_order_seq_cst);
+
+    /* Signed: the head may have passed that tail. */
+    return (int32_t)(tail - head) > (int32_t)watchers;
+}
+
 void lx_wake_one(struct lanex_executor *ex)
 {
     struct lx_run_queue *queue = &ex->run_queue;
@@ -101,7 +117,7 @@ void lx_wake_one(struct lanex_executor *ex)
     /* Between the push (or the clearing of `waking`) and these looks: partner is the fence in
      * lx_sleeper_announce, and the one below. */
     atomic_thread_fence(memory_order_seq_cst);
-    while (!lx_run_queue_empty(queue) && anybody_sleeps(queue)) {
+    while (more_than_watched(ex) && anybody_sleeps(queue)) {
         uint32_t worker, expected = 0;
 
         if (!atomic_compare_exchange_strong_explicit(&queue->waking, &expected, 1,

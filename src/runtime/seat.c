@@ -17,7 +17,8 @@
  * inbox} at least one sees the other, and while they stand, an end is to come. Left lying is only
  * what nobody can miss meanwhile: no job that is answered without a worker (refused, expired,
  * coalesced), none with a timer, none that a running body may ask for (writers_queued). It brings
- * its own time along, and whoever reads the views has the inbox handled first. A thread leaves
+ * its own time along, and whoever reads the views has the inbox handled first. For the same jobs a
+ * watching worker (spin.h) is as good as an end to come. A thread leaves
  * LX_LEFT_LYING jobs at most, so that a turn finds the inbox short.
  *
  * A turn handles at most LX_TURN_EVENTS events. A user stays for a few turns, by what it is; what

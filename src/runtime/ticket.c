@@ -15,6 +15,15 @@ static struct lanex_job *job_of(const lanex_ticket *ticket)
     return (struct lanex_job *)(uintptr_t)ticket;
 }
 
+/* Its destructor is the user's, and may take its time: jobs that wait for us to come are passed on.
+ */
+static void destroy_unwanted(struct lanex_job *job)
+{
+    if (lx_self.worker != NULL && lx_self.worker->watches)
+        lx_watch_pass_on(lx_self.worker);
+    lx_job_clear_response(job);
+}
+
 void lx_ticket_complete(struct lanex_job *job)
 {
     /* release: the response; partner is the acquire in the ticket's calls. */
@@ -25,7 +34,7 @@ void lx_ticket_complete(struct lanex_job *job)
     if ((before & LX_WORD_WAITER) != 0)
         lx_futex_wake(&job->entry.word, LX_FUTEX_ALL);
     if ((before & LX_WORD_HAS_TICKET) == 0 || (before & LX_WORD_DROPPED) != 0)
-        lx_job_clear_response(job);
+        destroy_unwanted(job);
 }
 
 static bool is_done(const struct lanex_job *job)
@@ -93,6 +102,7 @@ int lanex_ticket_wait(lanex_ticket *ticket, uint64_t timeout_ns)
     rc = lx_wait_guard_begin(job, deadline == LANEX_TIME_NEVER);
     if (rc < 0)
         return rc;
+    lx_spin_for_bit(lx_job_executor(job), &job->entry.word, LX_WORD_DONE, deadline);
     rc = wait_done(job, deadline);
     lx_wait_guard_end(job, deadline == LANEX_TIME_NEVER);
     return rc;

@@ -99,6 +99,10 @@ static void finish(struct lx_worker *worker, struct lanex_job *job, bool panicke
     }
     count_one(&worker->ended[job->entry.job_class]);
     file(ex, job, panicked ? LX_EVENT_END_PANICKED : LX_EVENT_END);
+    /* Who waits for this answer may ask again at once: that job is best left to us, who have the
+     * turn's state at hand. Not before a callback, which may take its time; see also ticket.c. */
+    if (ex->spin_ns != 0 && (job->entry.sink_kind & LX_SINK_KIND_MASK) == LANEX_SINK_TICKET)
+        (void)lx_watch_begin(worker);
     if (deferred == NULL || lx_deferred_leave(deferred))
         lx_deliver(job);
 }
@@ -223,8 +227,8 @@ static bool await_turn(struct lanex_executor *ex)
     return false;
 }
 
-/* The next job; NULL when the executor has ended. */
-static struct lanex_job *next_job(struct lx_worker *worker)
+/* The next job; NULL when the executor has ended. With spin_us the worker may still watch. */
+static struct lanex_job *find_job(struct lx_worker *worker)
 {
     struct lanex_executor *ex = worker->executor;
     struct lanex_job *job = NULL;
@@ -251,10 +255,20 @@ static struct lanex_job *next_job(struct lx_worker *worker)
         atomic_store_explicit(&worker->busy, 0, memory_order_release);
         if (atomic_load_explicit(&ex->stop, memory_order_acquire) != 0)
             return NULL;
-        job = park(worker);
-        if (job != NULL)
+        if (lx_spin_for_work(worker))
+            atomic_store_explicit(&worker->busy, 1, memory_order_relaxed);
+        else if ((job = park(worker)) != NULL)
             return job;
     }
+}
+
+static struct lanex_job *next_job(struct lx_worker *worker)
+{
+    struct lanex_job *job = find_job(worker);
+
+    if (worker->watches)
+        lx_watch_pass_on(worker);
+    return job;
 }
 
 void *lx_worker_main(void *arg)

@@ -5,13 +5,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define STACK_BYTES   ((size_t)256 << 10)
-#define STACK_BASE    ((char *)0x210000000000) /* fixed, so that addresses are the same each time */
-#define STACK_GUARD   ((size_t)4096)
-#define ALONE_MAX     400u  /* looks after which a fiber that keeps the turn has to give way */
-#define STORE_AGE_MAX 3000u /* steps after which a store has reached memory */
-#define START_NS      UINT64_C(1000000000000)
-#define PRIORITY_MID  (UINT64_C(1) << 62)
+#define STACK_BYTES      ((size_t)256 << 10)
+#define STACK_BASE       ((char *)0x210000000000) /* fixed, so that addresses are the same each time */
+#define STACK_GUARD      ((size_t)4096)
+#define ALONE_MAX        400u  /* looks after which a fiber that keeps the turn has to give way */
+#define STORE_AGE_MAX    3000u /* steps after which a store has reached memory */
+#define START_NS         UINT64_C(1000000000000)
+#define PRIORITY_MID     (UINT64_C(1) << 62)
+#define SPIN_STEPS_LEAST 50u   /* steps that a spin lasts, if there is any: so many, */
+#define SPIN_STEPS       2000u /* and up to so many more */
+#define SPIN_US_MOST     1000u /* LANEX_SPIN_MAX_US */
 
 struct sim_world sim;
 struct sim_hooks sim_hooks;
@@ -107,6 +110,18 @@ uint64_t sim_now_ns(void)
 uint64_t sim_step_ns(void)
 {
     return sim.ns_per_step;
+}
+
+/* Not of the run's stream, nor of the scenario's: the seeds without it are what they were. */
+uint32_t sim_spin_us(void)
+{
+    uint64_t state = sim.seed ^ UINT64_C(0x9FB21C651E98DF25);
+    uint64_t us;
+
+    if (sim_draw(&state) % 3 != 0)
+        return 0;
+    us = (SPIN_STEPS_LEAST + sim_draw(&state) % SPIN_STEPS) * sim.ns_per_step / 1000;
+    return us > SPIN_US_MOST ? SPIN_US_MOST : us > 0 ? (uint32_t)us : 1;
 }
 
 uint64_t sim_step(void)

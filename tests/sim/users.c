@@ -219,6 +219,7 @@ static bool start(const struct sim_scenario *s)
         .interactive_actor_queue_cap = s->set[USERS_OTHER_CAPS],
         .interactive_queue_cap = s->set[USERS_OTHER_CAPS] * 2,
         .maintenance_total_queue_cap = s->set[USERS_OTHER_CAPS],
+        .spin_us = sim_spin_us(),
     };
     lanex_config config = {.size = sizeof config};
     uint64_t slack_ns = COARSE + TURN_STEPS * sim_step_ns();

@@ -617,6 +617,7 @@ static bool start(const struct sim_scenario *s)
         .dispatch = s->set[DISPATCH],
         .promotion_age_ms = s->set[PROMOTION_MS],
         .maintenance_queue_cap = s->set[QUEUE_CAP],
+        .spin_us = sim_spin_us(),
     };
     int rc = lanex_executor_create(&options, &w.executor);
 

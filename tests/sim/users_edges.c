@@ -618,8 +618,10 @@ static void play(const struct sim_scenario *s)
 {
     static struct user user[SIM_USERS_MAX];
     unsigned thread[SIM_USERS_MAX];
-    lanex_executor_options options = {
-        .size = sizeof options, .pool_size = s->set[POOL], .dispatch = s->set[DISPATCH]};
+    lanex_executor_options options = {.size = sizeof options,
+                                      .pool_size = s->set[POOL],
+                                      .dispatch = s->set[DISPATCH],
+                                      .spin_us = sim_spin_us()};
 
     w.scenario = s;
     if (lanex_executor_create(&options, &w.executor) < 0) {

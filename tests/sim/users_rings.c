@@ -433,8 +433,10 @@ static void user_main(void *arg)
 
 static bool start(const struct sim_scenario *s)
 {
-    lanex_executor_options options = {
-        .size = sizeof options, .pool_size = s->set[POOL], .dispatch = s->set[DISPATCH]};
+    lanex_executor_options options = {.size = sizeof options,
+                                      .pool_size = s->set[POOL],
+                                      .dispatch = s->set[DISPATCH],
+                                      .spin_us = sim_spin_us()};
     int rc = lanex_executor_create(&options, &w.executor);
 
     if (rc < 0)

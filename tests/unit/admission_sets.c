@@ -217,6 +217,17 @@ Test(admission_sets, the_many_core_profile_lifts_the_ceilings)
     cr_assert_eq(config.heavy_permits, LANEX_POOL_MAX_MANY_CORE - 1);
 }
 
+Test(admission_sets, who_spins_needs_two_cpus)
+{
+    lanex_executor_options options = {.spin_us = LANEX_SPIN_MAX_US};
+
+    cr_assert_eq(resolved(options, 1).spin_us, 0);
+    cr_assert_eq(resolved(options, 2).spin_us, LANEX_SPIN_MAX_US);
+    cr_assert_eq(resolved(options, 64).spin_us, LANEX_SPIN_MAX_US);
+    cr_assert_eq(resolved((lanex_executor_options){.spin_us = 1}, 2).spin_us, 1);
+    cr_assert_eq(resolved((lanex_executor_options){0}, 64).spin_us, 0);
+}
+
 Test(admission_sets, unknown_words_are_refused)
 {
     const lanex_executor_options good = {.size = sizeof good};
@@ -226,6 +237,10 @@ Test(admission_sets, unknown_words_are_refused)
     options = good;
     options.size--;
     cr_assert_eq(lx_config_resolve(&options, 4, &config), -EINVAL);
+    options = good;
+    options.spin_us = LANEX_SPIN_MAX_US + 1;
+    cr_assert_eq(lx_config_resolve(&options, 4, &config), -EINVAL);
+    cr_assert_eq(lx_config_resolve(&options, 1, &config), -EINVAL);
     options = good;
     options.policy = 2;
     cr_assert_eq(lx_config_resolve(&options, 4, &config), -EINVAL);

@@ -194,6 +194,30 @@ Test(cpus, v2_quota_is_rounded_up)
     expect_quota(1, true);
 }
 
+Test(cpus, threads_may_spin_where_two_whole_cpus_are_allowed)
+{
+    static const unsigned char one[] = {0x10}, two[] = {0x11};
+    struct lx_cpu_sources sources = {.root = tree, .mask = one, .mask_size = sizeof one};
+    struct lx_cpus cpus;
+
+    lx_cpus_read(&sources, &cpus);
+    cr_assert_not(lx_cpus_may_spin(&cpus));
+    sources.mask = two;
+    lx_cpus_read(&sources, &cpus);
+    cr_assert(lx_cpus_may_spin(&cpus));
+    put_v2("0::/app\n");
+    put("/sys/fs/cgroup/app/cpu.max", "199999 100000\n");
+    cpus = look();
+    cr_assert_eq(cpus.usable, 2);
+    cr_assert_not(lx_cpus_may_spin(&cpus), "less than two, though rounded up to it");
+    put("/sys/fs/cgroup/app/cpu.max", "200000 100000\n");
+    cpus = look();
+    cr_assert(lx_cpus_may_spin(&cpus));
+    put("/sys/fs/cgroup/app/cpu.max", "50000 100000\n");
+    cpus = look();
+    cr_assert_not(lx_cpus_may_spin(&cpus));
+}
+
 Test(cpus, v2_max_is_no_quota)
 {
     put_v2("0::/app\n");

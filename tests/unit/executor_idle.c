@@ -33,12 +33,15 @@ static uint64_t cpu_ns(void)
     return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
 }
 
-Test(idle, a_thousand_actors_cost_nothing)
+static void idle(uint32_t spin_us)
 {
-    lanex_executor *executor = lx_test_executor(4);
+    lanex_executor_options idle_options = lx_test_executor_options(4);
+    lanex_executor *executor;
     lanex_actor **actors = calloc(ACTORS, sizeof *actors);
     lanex_counters before = {.size = sizeof before}, after = {.size = sizeof after};
 
+    idle_options.spin_us = spin_us;
+    cr_assert_eq(lanex_executor_create(&idle_options, &executor), 0);
     for (unsigned i = 0; i < ACTORS; i++)
         actors[i] = lx_test_actor(executor, i);
     for (unsigned i = 0; i < ACTORS; i++) {
@@ -69,6 +72,17 @@ Test(idle, a_thousand_actors_cost_nothing)
         lanex_actor_unref(actors[i]);
     cr_assert_eq(lanex_executor_destroy(executor), 0);
     free(actors);
+}
+
+Test(idle, a_thousand_actors_cost_nothing)
+{
+    idle(0);
+}
+
+/* The last spins are part of what is measured. */
+Test(idle, nor_do_they_where_threads_spin_before_they_sleep)
+{
+    idle(50);
 }
 
 /* ---- signals ---- */
