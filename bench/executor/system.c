@@ -101,6 +101,10 @@ static uint32_t choice(const char *text, const char *first, uint32_t is_first, c
 
 lanex_executor_options bench_executor_options(void)
 {
+    static uint32_t cpu;
+    bool binds = bench_options.pin && bench_options.spin_us != 0;
+
+    cpu = bench_cpu(1);
     return (lanex_executor_options){
         .size = sizeof(lanex_executor_options),
         .profile = LANEX_PROFILE_MANY_CORE,
@@ -113,6 +117,10 @@ lanex_executor_options bench_executor_options(void)
                            LANEX_DISPATCH_SCHEDULER),
         .backend =
             choice(bench_options.backend, "ring", LANEX_BACKEND_RING, "poll", LANEX_BACKEND_POLL),
+        .spin_us = bench_options.spin_us,
+        .affinity = binds ? LANEX_AFFINITY_LIST : LANEX_AFFINITY_NONE,
+        .affinity_count = binds ? 1 : 0,
+        .affinity_cpus = binds ? &cpu : NULL,
     };
 }
 
@@ -125,13 +133,14 @@ static void start(void)
     actors_made = 0;
     bench_check(lanex_executor_create(&options, &bench_executor), "create");
     bench_check(lanex_executor_config(bench_executor, &config), "config");
-    snprintf(bench_idiom, sizeof bench_idiom,
-             "pure_read and mutating jobs, callback sink (roundtrip: ticket); many-core profile, "
-             "%u workers, actor_cap %u, read_cap %u, policy %s, dispatch %s, backend %s",
-             config.pool_size, config.actor_cap, config.read_cap,
-             config.policy == LANEX_POLICY_ARRIVAL ? "arrival" : "reads_first",
-             config.dispatch == LANEX_DISPATCH_SEAT ? "seat" : "scheduler",
-             bench_options.backend != NULL ? bench_options.backend : "auto");
+    snprintf(
+        bench_idiom, sizeof bench_idiom,
+        "pure_read and mutating jobs, callback sink (roundtrip: ticket); many-core profile, "
+        "%u workers, actor_cap %u, read_cap %u, policy %s, dispatch %s, backend %s, spin %u us",
+        config.pool_size, config.actor_cap, config.read_cap,
+        config.policy == LANEX_POLICY_ARRIVAL ? "arrival" : "reads_first",
+        config.dispatch == LANEX_DISPATCH_SEAT ? "seat" : "scheduler",
+        bench_options.backend != NULL ? bench_options.backend : "auto", config.spin_us);
 }
 
 static void stop(void)

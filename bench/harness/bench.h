@@ -73,6 +73,7 @@ struct bench_options {
     unsigned submitters;
     unsigned window;  /* jobs outstanding at most */
     unsigned id_size; /* bytes of each job's request id; lanex alone */
+    unsigned spin_us; /* before a thread sleeps; lanex alone */
     long jobs;
     double limit_s; /* a run that takes longer is cut, and says so */
     bool quick;

@@ -44,6 +44,7 @@ static void usage(FILE *out)
           "  --dispatch seat|scheduler         --backend ring|poll\n"
           "  --sink callback|ticket|port|port-ring|cqe              W10: this sink alone\n"
           "  --id-size BYTES      of each job's request id (0)\n"
+          "  --spin US            threads look for work so long before they sleep (0)\n"
           "workloads:\n",
           out);
     for (const struct bench_workload *each = bench_workloads; each->name != NULL; each++)
@@ -84,6 +85,9 @@ static bool set_number(int letter, const char *text)
         return true;
     case 's':
         bench_options.submitters = (unsigned)number(text, 1, BENCH_SUBMITTERS_MAX);
+        return true;
+    case 'u':
+        bench_options.spin_us = (unsigned)number(text, 0, 1000);
         return true;
     case 'i':
         bench_options.id_size = (unsigned)number(text, 0, 4096);
@@ -128,6 +132,7 @@ static void parse(int argc, char **argv)
         {"window", required_argument, NULL, 'o'},
         {"submitters", required_argument, NULL, 's'},
         {"id-size", required_argument, NULL, 'i'},
+        {"spin", required_argument, NULL, 'u'},
         {"jobs", required_argument, NULL, 'n'},
         {"limit", required_argument, NULL, 'l'},
         {"variant", required_argument, NULL, 'v'},
@@ -178,8 +183,10 @@ static void run(const struct bench_workload *workload)
 {
     bench_options.workload = workload->name;
     if (!workload->own_system) {
-        if (bench_options.pin)
-            bench_pin(1); /* which threads made from here on inherit */
+        /* Which threads made from here on inherit. A system that is to spin needs to see that there
+         * are two CPUs, and binds its threads itself. */
+        if (bench_options.pin && bench_options.spin_us == 0)
+            bench_pin(1);
         bench_traits.start();
         if (bench_options.pin)
             bench_pin(0);

@@ -182,20 +182,26 @@ unsigned bench_cpus(void)
     return (unsigned)CPU_COUNT(usable());
 }
 
-void bench_pin(unsigned rank)
+unsigned bench_cpu(unsigned rank)
 {
     const cpu_set_t *all = usable();
+    unsigned cpu;
+
+    rank %= bench_cpus();
+    for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, all) && rank-- == 0)
+            break;
+    }
+    return cpu;
+}
+
+void bench_pin(unsigned rank)
+{
     cpu_set_t one;
     int error;
 
-    rank %= bench_cpus();
     CPU_ZERO(&one);
-    for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, all) && rank-- == 0) {
-            CPU_SET(cpu, &one);
-            break;
-        }
-    }
+    CPU_SET(bench_cpu(rank), &one);
     if ((error = pthread_setaffinity_np(pthread_self(), sizeof one, &one)) != 0)
         bench_die("affinity", error);
 }

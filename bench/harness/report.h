@@ -40,7 +40,8 @@ int bench_threads(void);   /* of this process */
 /* Binds the calling thread: to one CPU of those that the process may use (by rank), or to all. */
 void bench_pin(unsigned rank);
 void bench_unpin(void);
-unsigned bench_cpus(void); /* that the process may use */
+unsigned bench_cpus(void);         /* that the process may use */
+unsigned bench_cpu(unsigned rank); /* the number of one of them */
 
 #ifdef __cplusplus
 }
