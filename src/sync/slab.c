@@ -4,6 +4,13 @@
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
+/* The simulator has CPUs of its own, behind a macro. */
+#if __has_include(<sys/rseq.h>) && !defined(sched_getcpu)
+#include <sys/rseq.h>
+#define HAVE_RSEQ 1
+#else
+#define HAVE_RSEQ 0
+#endif
 
 #include "sync/assert.h"
 #include "sync/seams.h"
@@ -211,10 +218,30 @@ static struct lx_slab_free *take_one(struct lx_slab *slab)
     return object;
 }
 
+/*
+ * A hint, wrong by the time that it is used if the thread was moved. The C library registers each
+ * thread's area of restartable sequences with the kernel, which keeps the CPU's number there:
+ * reading that is a tenth of the call. Where there is none (an old kernel, valgrind), its size is
+ * 0.
+ */
+static int current_cpu(void)
+{
+#if HAVE_RSEQ
+    if (__rseq_size != 0) {
+        const volatile struct rseq *area =
+            (const volatile struct rseq *)((const char *)__builtin_thread_pointer() +
+                                           __rseq_offset);
+
+        return (int)area->cpu_id;
+    }
+#endif
+    return sched_getcpu();
+}
+
 /* The magazine of this CPU, or a near one if that is in use; NULL if all tried are. */
 static struct lx_slab_magazine *lock_magazine(struct lx_slab *slab)
 {
-    int cpu = sched_getcpu();
+    int cpu = current_cpu();
     uint32_t at = cpu > 0 ? (uint32_t)cpu : 0;
 
     for (uint32_t i = 0; i < LOCK_TRIES; i++) {
