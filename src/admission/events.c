@@ -14,8 +14,11 @@ void lx_settle(struct lx_admission *adm, struct lx_job_entry *job, enum lanex_st
 
 void lx_actor_ready(struct lx_admission *adm, struct lx_actor_entry *actor, unsigned job_class)
 {
-    lx_order_set_add(&adm->space.ready[job_class], actor->slot);
-    lx_order_set_remove(&adm->space.permit[job_class], actor->slot);
+    /* Mostly it is there already. */
+    if (!lx_order_set_has(&adm->space.ready[job_class], actor->slot))
+        lx_order_set_add(&adm->space.ready[job_class], actor->slot);
+    if (lx_order_set_has(&adm->space.permit[job_class], actor->slot))
+        lx_order_set_remove(&adm->space.permit[job_class], actor->slot);
 }
 
 void lx_actor_wake(struct lx_admission *adm, struct lx_actor_entry *actor)

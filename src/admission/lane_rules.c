@@ -186,12 +186,16 @@ bool lx_writer_keeps_others_out(const struct lx_admission *adm, const struct lx_
 static bool pick_aged(const struct lx_admission *adm, const struct lx_actor_entry *actor,
                       struct lx_pick *ret_pick, bool *ret_wants_permit)
 {
+    struct lx_job_entry *const *lists = actor->queue->lists[LANEX_CLASS_INTERACTIVE];
     unsigned mask = AGED_LANES;
 
     *ret_wants_permit = false;
     if ((adm->config.flags & LANEX_EXECUTOR_NO_AGED_LANES) != 0 ||
-        actor->queue->lists[LANEX_CLASS_INTERACTIVE][LANEX_LANE_PURE_READ] == NULL)
+        lists[LANEX_LANE_PURE_READ] == NULL)
         return false;
+    if (lists[LANEX_LANE_SERIAL_STATUS] == NULL && lists[LANEX_LANE_HEAVY_INIT] == NULL &&
+        lists[LANEX_LANE_MAINTENANCE_COMMIT] == NULL)
+        return false; /* what most look like */
     for (;;) {
         struct lx_job_entry *job = lx_queue_oldest(actor, LANEX_CLASS_INTERACTIVE, mask);
         if (job == NULL || adm->now_ns - job->since_ns < promotion_ns(adm))

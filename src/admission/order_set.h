@@ -32,6 +32,12 @@ static inline bool lx_order_set_has(const struct lx_order_set *set, uint32_t slo
     return (set->levels[0][slot >> 6] >> (slot & 63)) & 1;
 }
 
+static inline bool lx_order_set_empty(const struct lx_order_set *set)
+{
+    /* No words: no actor was ever registered. */
+    return set->words[LX_ORDER_LEVELS - 1] == 0 || set->levels[LX_ORDER_LEVELS - 1][0] == 0;
+}
+
 void lx_order_set_add(struct lx_order_set *set, uint32_t slot);
 void lx_order_set_remove(struct lx_order_set *set, uint32_t slot);
 /* The largest member, or LX_ORDER_NONE. */
