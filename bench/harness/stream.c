@@ -115,24 +115,26 @@ static void *submit_all(void *arg)
     struct bench_stream *stream = submitter->stream;
     uint64_t base = bench_meter_sum(submitter->number), known = base;
     unsigned actor = submitter->number % stream->actor_count, round = 0;
-    long slots = 1, i;
+    long slots = 1, slot = 0, i;
     struct bench_jobs jobs;
 
     while (slots < 2 * submitter->window)
         slots *= 2;
     jobs = bench_jobs_new(slots);
     for (i = 0; i < submitter->jobs; i++) {
-        struct bench_job *job = bench_jobs_at(&jobs, i & (slots - 1));
+        struct bench_job *job;
+
         if (base + (uint64_t)i - known >= (uint64_t)submitter->window &&
             !make_room(submitter, base, i, &known)) {
             submitter->cut = true;
             break;
         }
-        /* Twice the window ahead: rare, and only in systems that lose the order. Acquire: with the
-           release in done_slot. */
-        while (atomic_load_explicit(&job->busy, memory_order_acquire) != 0)
-            if (bench_traits.wait_some != NULL)
-                bench_traits.wait_some();
+        /* The next that is free: at least half of them are, and where jobs overtake each other
+           (reads before writers) one may be taken for long. Acquire: with the release in done_slot.
+         */
+        do
+            job = bench_jobs_at(&jobs, slot++ & (slots - 1));
+        while (atomic_load_explicit(&job->busy, memory_order_acquire) != 0);
         job->body = stream->mixed ? body_spin : bench_body_empty;
         job->done = stream->mixed ? done_latency : done_slot;
         job->actor = stream->actors[actor];

@@ -60,61 +60,64 @@ struct lx_open_visit {
     bool grown;      /* it has added to the deficit */
 };
 
+/*
+ * What nearly every turn writes lies together: the turn's thread fetches these cache lines from
+ * whichever CPU ran the last one.
+ */
 struct lx_admission {
     lanex_config config; /* constant */
+    /* pool_size places, NULL where free; for views and stuck readers */
+    struct lx_job_entry **running_jobs;
+    /* pool_size places beside running_jobs: the job that the one there waits for, NULL if none.
+     * NULL as a whole where nobody asks for waits. */
+    const struct lx_job_entry **waits_for;
+    struct lx_actor_space space;
 
+    /* ---- written by nearly every turn ---- */
+
+    uint64_t now_ns; /* of this turn */
     /* What is free and what runs. */
     uint32_t idle_workers;
     uint32_t free_permits;
     uint32_t running[LX_CLASSES];
-    uint32_t overdue_running; /* maintenance jobs that use a worker of the reserve: 0 or 1 */
-    struct lx_job_entry *
-        *running_jobs; /* pool_size places, NULL where free; for views and stuck readers */
-    uint16_t
-        free_places[LANEX_POOL_MAX_MANY_CORE]; /* of running_jobs; idle_workers of them, a stack */
-    /* pool_size places beside running_jobs: the job that the one there waits for, NULL if none.
-     * NULL as a whole where nobody asks for waits. */
-    const struct lx_job_entry **waits_for;
-    /* Which places are taken, by class, and by jobs that hold a heavy permit: the counts above are
-     * checked against these sets. */
-    struct lx_place_set occupied[LX_CLASSES];
-    struct lx_place_set heavy_places;
-    uint32_t built_jobs;        /* hold a heavy permit, and no worker while they wait to install */
-    struct lx_job_entry *built; /* all of these, newest first, linked by extra->next_built */
-    uint64_t now_ns;            /* of this turn */
-
-    /* Rotation. */
-    struct lx_actor_space space;
-    uint32_t actors;
-    uint32_t next_slot; /* of the next actor; the last one's is just below */
-    uint32_t cursor;    /* slot from which the next round goes on; 0 also stands for "the first" */
-    struct lx_open_visit open_visit; /* of the actor at the cursor, until another is visited */
-    uint32_t overdue_cursor;         /* the same for maintenance that has waited too long */
-
     /* Queued jobs, executor-wide. */
     uint64_t queued[LX_CLASSES];
-    uint64_t arrivals;                 /* arrival number of the newest job */
-    uint64_t newest_since_ns;          /* its since_ns: later jobs have none that is earlier */
-    uint32_t oldest_count[LX_CLASSES]; /* actors in space.oldest */
-    uint64_t oldest_ns[LX_CLASSES];    /* what the top of it says */
-    bool oldest_left[LX_CLASSES];      /* and perhaps no longer should */
+    uint64_t arrivals;              /* arrival number of the newest job */
+    uint64_t newest_since_ns;       /* its since_ns: later jobs have none that is earlier */
+    uint64_t oldest_ns[LX_CLASSES]; /* what the top of space.oldest says */
+    bool oldest_left[LX_CLASSES];   /* and perhaps no longer should */
+    uint32_t cursor; /* slot from which the next round goes on; 0 also stands for "the first" */
+    struct lx_open_visit open_visit; /* of the actor at the cursor, until another is visited */
+    struct lx_job_list dispatched;
+    uint64_t completed[LX_CLASSES];
+    uint64_t visits; /* of actors by rounds: what a turn costs */
 
+    /* ---- by some ---- */
+
+    struct lx_job_list settled;
+    uint32_t oldest_count[LX_CLASSES]; /* actors in space.oldest */
+    uint32_t overdue_running; /* maintenance jobs that use a worker of the reserve: 0 or 1 */
+    uint32_t overdue_cursor;  /* as `cursor`, for maintenance that has waited too long */
+    uint32_t actors;
+    uint32_t next_slot;         /* of the next actor; the last one's is just below */
+    uint32_t built_jobs;        /* hold a heavy permit, and no worker while they wait to install */
+    struct lx_job_entry *built; /* all of these, newest first, linked by extra->next_built */
     struct lx_timers timers;
     struct lx_actor_entry *detached,
         *detached_last;             /* actors whose queued jobs wait to be answered */
     struct lx_actor_entry *closing; /* next actor whose queue is to be detached; for close */
     bool draining;                  /* new jobs are answered `executor_shutdown` */
     bool closed;                    /* queued ones too: nothing starts any more but install steps */
-
-    struct lx_job_list dispatched;
-    struct lx_job_list settled;
-
-    /* Counters. */
-    uint64_t completed[LX_CLASSES];
     uint64_t refused[LX_CLASSES];
     uint64_t panicked;
     uint64_t non_runnable_dispatches; /* must stay 0 */
-    uint64_t visits;                  /* of actors by rounds: what a turn costs */
+
+    /* Which places are taken, by class, and by jobs that hold a heavy permit: the counts above are
+     * checked against these sets. */
+    struct lx_place_set occupied[LX_CLASSES];
+    struct lx_place_set heavy_places;
+    /* Of running_jobs; idle_workers of them, a stack. */
+    uint16_t free_places[LANEX_POOL_MAX_MANY_CORE];
 };
 
 /* Queued jobs that one slice of answering takes from detached actors: keeps a turn short. */

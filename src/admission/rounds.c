@@ -215,7 +215,7 @@ static uint32_t next_candidate(const struct lx_admission *adm, unsigned job_clas
 {
     uint32_t slot = lx_order_set_next(&adm->space.ready[job_class], from);
 
-    if (adm->free_permits > 0) {
+    if (adm->free_permits > 0 && !lx_order_set_empty(&adm->space.permit[job_class])) {
         uint32_t waiting = lx_order_set_next(&adm->space.permit[job_class], from);
         if (waiting < slot)
             slot = waiting;

@@ -256,7 +256,7 @@ int lanex_executor_create(const lanex_executor_options *options, lanex_executor 
     atomic_init(&ex->memory, 1);
     atomic_init(&ex->timer_ns, LANEX_TIME_NEVER);
     for (unsigned c = 0; c < LX_CLASSES; c++)
-        atomic_init(&ex->published.oldest_ns[c], LANEX_TIME_NEVER);
+        atomic_init(&ex->published.of[c].oldest_ns, LANEX_TIME_NEVER);
     atomic_init(&ex->published.free_permits, config.heavy_permits);
     lx_spin_init(ex);
     rc = make_memory(ex);
@@ -320,7 +320,7 @@ int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *
         wait_deliveries(executor);
     } else if (rc == -ETIMEDOUT && ret_left != NULL) {
         const struct lx_published *in = &executor->published;
-        *ret_left = atomic_load(&in->queued[0]) + atomic_load(&in->queued[1]) +
+        *ret_left = atomic_load(&in->of[0].queued) + atomic_load(&in->of[1].queued) +
                     lx_executor_running(executor, 0) + lx_executor_running(executor, 1);
     }
     return rc;

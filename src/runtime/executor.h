@@ -94,20 +94,27 @@ enum lx_life {
     LX_LIFE_STOPPED,  /* threads are joined, descriptors closed; memory stays for references */
 };
 
-/* What liveness shows: each word written by the turn, relaxed, read by anybody. */
+/*
+ * What liveness shows: each word written by the turn, relaxed, read by anybody. First what changes
+ * with most turns; the others are only written when they change, so that their cache line need not
+ * come along.
+ */
 struct lx_published {
-    _Atomic uint64_t queued[LX_CLASSES];
-    /* In flight as the turn knows, plus all ends that it has seen: less what workers have ended. */
-    _Atomic uint64_t begun[LX_CLASSES];
-    _Atomic uint64_t oldest_ns[LX_CLASSES]; /* when it was queued; LANEX_TIME_NEVER: none is */
-    _Atomic uint64_t completed[LX_CLASSES];
-    _Atomic uint64_t refused[LX_CLASSES];
+    _Atomic uint64_t turns;
+    _Atomic uint64_t taken; /* workers in use as the turn knows, plus all that it has got back */
+    struct lx_published_class {
+        _Atomic uint64_t queued;
+        /* In flight as the turn knows, plus all ends that it has seen: less what workers have
+         * ended. */
+        _Atomic uint64_t begun;
+        _Atomic uint64_t oldest_ns; /* when it was queued; LANEX_TIME_NEVER: none is */
+        _Atomic uint64_t completed;
+        _Atomic uint64_t refused;
+    } of[LX_CLASSES];
     _Atomic uint64_t panicked;
     _Atomic uint64_t non_runnable;
-    _Atomic uint64_t taken; /* workers in use as the turn knows, plus all that it has got back */
     _Atomic uint64_t free_permits;
     _Atomic uint64_t actors;
-    _Atomic uint64_t turns;
     _Atomic uint64_t turns_by_scheduler;
     /* In flight minus owned, as two's complement. */
     _Atomic uint64_t phantom_workers, phantom_slots[LX_CLASSES], phantom_permits;

@@ -22,7 +22,7 @@ static uint64_t less(uint64_t grown, uint64_t off)
 
 uint64_t lx_executor_running(const struct lanex_executor *ex, unsigned job_class)
 {
-    uint64_t begun = load(&ex->published.begun[job_class]), ended = 0;
+    uint64_t begun = load(&ex->published.of[job_class].begun), ended = 0;
 
     for (uint32_t i = 0; i < ex->config.pool_size; i++)
         ended += load(&ex->workers[i].ended[job_class]);
@@ -69,8 +69,8 @@ int lanex_executor_liveness(const lanex_executor *executor, lanex_liveness *ret_
     have_inbox_handled(executor);
     in = &executor->published;
     for (unsigned c = 0; c < LX_CLASSES; c++) {
-        ret_liveness->queued[c] = load(&in->queued[c]);
-        ret_liveness->oldest_age_ms[c] = age_ms(load(&in->oldest_ns[c]));
+        ret_liveness->queued[c] = load(&in->of[c].queued);
+        ret_liveness->oldest_age_ms[c] = age_ms(load(&in->of[c].oldest_ns));
         ret_liveness->phantom_slots[c] = (int64_t)load(&in->phantom_slots[c]);
         ret_liveness->running[c] = lx_executor_running(executor, c);
     }
@@ -99,8 +99,8 @@ int lanex_executor_counters(const lanex_executor *executor, lanex_counters *ret_
     in = &executor->published;
     *out = (lanex_counters){.size = sizeof *out};
     for (unsigned c = 0; c < LX_CLASSES; c++) {
-        out->completed[c] = load(&in->completed[c]);
-        out->refused[c] = load(&in->refused[c]);
+        out->completed[c] = load(&in->of[c].completed);
+        out->refused[c] = load(&in->of[c].refused);
     }
     out->panicked = load(&in->panicked);
     out->non_runnable_dispatches = load(&in->non_runnable);

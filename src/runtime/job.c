@@ -41,7 +41,8 @@ static bool renumber(struct lanex_executor *ex, struct lanex_job *job)
     return true;
 }
 
-/* An object whose 2^36 generations are used up is left out for ever: little memory, after many hours. */
+/* An object whose 2^36 generations are used up is left out for ever: little memory, after many
+ * hours. */
 static struct lanex_job *allocate(struct lanex_executor *ex)
 {
     for (;;) {

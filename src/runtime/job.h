@@ -1,6 +1,7 @@
 /*
- * A job as the runtime sees it: the scheduling half (admission/entry.h), and what the worker needs. The same object is the public lanex_job (inside its body),
- * lanex_ticket and lanex_completion: three views of one life.
+ * A job as the runtime sees it: the scheduling half (admission/entry.h), and what the worker needs.
+ * The same object is the public lanex_job (inside its body), lanex_ticket and lanex_completion:
+ * three views of one life.
  *
  * Life: allocated by the submitter, pushed to the inbox, queued and dispatched by turns, run by a
  * worker, pushed to the inbox again as ended, delivered to its sink, freed with its last hold.

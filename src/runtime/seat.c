@@ -207,9 +207,16 @@ static void hand_over_gone(struct lanex_executor *ex, struct turn_result *result
     }
 }
 
-static void publish_counter(_Atomic uint64_t *word, uint64_t value)
+static inline void publish_counter(_Atomic uint64_t *word, uint64_t value)
 {
     atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+/* For words that mostly stay as they are: only turns write them, so that a load tells. */
+static inline void publish_change(_Atomic uint64_t *word, uint64_t value)
+{
+    if (LX_UNLIKELY(atomic_load_explicit(word, memory_order_relaxed) != value))
+        atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
 static void publish_phantoms(struct lanex_executor *ex)
@@ -218,10 +225,10 @@ static void publish_phantoms(struct lanex_executor *ex)
     struct lx_phantoms phantoms;
 
     lx_view_phantoms(&ex->admission, &phantoms);
-    publish_counter(&out->phantom_workers, (uint64_t)phantoms.workers);
-    publish_counter(&out->phantom_permits, (uint64_t)phantoms.permits);
+    publish_change(&out->phantom_workers, (uint64_t)phantoms.workers);
+    publish_change(&out->phantom_permits, (uint64_t)phantoms.permits);
     for (unsigned c = 0; c < LX_CLASSES; c++)
-        publish_counter(&out->phantom_slots[c], (uint64_t)phantoms.slots[c]);
+        publish_change(&out->phantom_slots[c], (uint64_t)phantoms.slots[c]);
 }
 
 /* True if the age of the oldest is not exact yet, and another turn would bring it closer. */
@@ -234,17 +241,17 @@ static bool publish(struct lanex_executor *ex)
     for (unsigned c = 0; c < LX_CLASSES; c++) {
         uint64_t since_ns;
         exact &= lx_oldest_since(adm, c, &since_ns);
-        publish_counter(&out->oldest_ns[c], since_ns);
-        publish_counter(&out->queued[c], adm->queued[c]);
-        publish_counter(&out->begun[c], adm->running[c] + ex->ends_seen[c]);
-        publish_counter(&out->completed[c], adm->completed[c]);
-        publish_counter(&out->refused[c], adm->refused[c]);
+        publish_counter(&out->of[c].oldest_ns, since_ns);
+        publish_counter(&out->of[c].queued, adm->queued[c]);
+        publish_counter(&out->of[c].begun, adm->running[c] + ex->ends_seen[c]);
+        publish_counter(&out->of[c].completed, adm->completed[c]);
+        publish_counter(&out->of[c].refused, adm->refused[c]);
     }
     publish_counter(&out->taken, adm->config.pool_size - adm->idle_workers + ex->frees_seen);
-    publish_counter(&out->free_permits, adm->free_permits);
-    publish_counter(&out->panicked, adm->panicked);
-    publish_counter(&out->non_runnable, adm->non_runnable_dispatches);
-    publish_counter(&out->actors, adm->actors);
+    publish_change(&out->free_permits, adm->free_permits);
+    publish_change(&out->panicked, adm->panicked);
+    publish_change(&out->non_runnable, adm->non_runnable_dispatches);
+    publish_change(&out->actors, adm->actors);
     if (lx_view_at_rest(adm) || adm->visits % LX_RECOUNT_VISITS == 0)
         publish_phantoms(ex);
     return !exact;
@@ -346,8 +353,9 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
         ex->quiet_awaited = false;
     }
     /* relaxed: ordered by the fence after the seat is left; partner in lx_scheduler_main. */
-    atomic_store_explicit(&ex->timer_ns, lx_admission_next_timer(adm), memory_order_relaxed);
-    atomic_store_explicit(&ex->leftover, result->more, memory_order_relaxed);
+    publish_change(&ex->timer_ns, lx_admission_next_timer(adm));
+    if (atomic_load_explicit(&ex->leftover, memory_order_relaxed) != result->more)
+        atomic_store_explicit(&ex->leftover, result->more, memory_order_relaxed);
     publish_lying(ex);
 }
 

@@ -237,7 +237,7 @@ Test(shutdown_edges, becoming_quiet_is_told_only_where_it_is_awaited)
         lanex_job_options options = lx_test_job(LANEX_LANE_PURE_READ, nothing, NULL);
 
         cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
-        LX_EVENTUALLY(atomic_load(&executor->published.completed[0]) == i + 1);
+        LX_EVENTUALLY(atomic_load(&executor->published.of[0].completed) == i + 1);
     }
     cr_assert_eq(atomic_load(&executor->quiet_word), told);
     cr_assert_eq(lanex_executor_drain(executor, LANEX_TIME_NEVER, NULL), 0);

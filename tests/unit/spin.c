@@ -111,7 +111,7 @@ Test(spin, a_spinning_worker_takes_jobs_without_a_wake)
         lanex_ticket_drop(ticket);
     }
     /* The turn that sees the last one's end may still be to come. */
-    LX_EVENTUALLY(atomic_load(&executor->published.completed[0]) - before.completed[0] == TRIPS);
+    LX_EVENTUALLY(atomic_load(&executor->published.of[0].completed) - before.completed[0] == TRIPS);
     cr_assert_eq(lanex_executor_counters(executor, &after), 0);
     cr_assert_eq(wakes_of_workers(executor), wakes);
     if (executor->config.dispatch == LANEX_DISPATCH_SEAT)
@@ -139,7 +139,7 @@ Test(spin, writers_too)
         await_spinning(executor, 2);
         wakes = wakes_of_workers(executor);
         cr_assert_eq(lanex_submit(actor, &options, NULL), 0);
-        LX_EVENTUALLY(atomic_load(&executor->published.completed[0]) == i + 1);
+        LX_EVENTUALLY(atomic_load(&executor->published.of[0].completed) == i + 1);
         cr_assert_eq(wakes_of_workers(executor), wakes);
     }
     lanex_actor_unref(actor);
