@@ -39,6 +39,7 @@ JOBS = 2
 # The configurations in which each model must verify; mutations run in the first that finds them.
 CONFIGS = {
     "seat": ["", "-DPUSHERS=3 -DEVENTS=2", "-DPUSH_BY_STORE"],
+    "lying": ["", "-DWORKERS=2 -DEACH=1", "-DWORKERS=2 -DSUBMITTERS=1 -DEACH=3"],
     "port": ["", "-DPRODUCERS=3", "-DMAX=2"],
     "single_flight": ["", "-DDISTINCT", "-DCALLERS=2 -DFORGETS=1"],
     "cancel": ["", "-DINSTALL"],
