@@ -159,6 +159,8 @@ def check_cppcheck():
          "-DRB_PROTOTYPE(a,b,c,d)=", "-DRB_GENERATE(a,b,c,d)=",
          "-DRB_PROTOTYPE_STATIC(a,b,c,d)=", "-DRB_GENERATE_STATIC(a,b,c,d)=",
          "-DBENCH_LOCK(a,b,c,d,e,f,g)=",
+         "-Djson_array_foreach(a,i,v)=while (next_item(a, &i, &v))",
+         "-Djson_object_foreach(o,k,v)=while (next_member(o, &k, &v))",
          "-I.", "-Iinclude", "-Isrc", "-Itests/support"] + folders
     )
 

@@ -2,8 +2,8 @@
 
 /* Calls for each taken place of running_jobs. */
 #define FOR_EACH_PLACE(adm, place)                                                                 \
-    for (uint32_t place = next_place((adm), 0); place < (adm)->config.pool_size;                   \
-         place = next_place((adm), place + 1))
+    for (uint32_t place = next_place((adm), 0); (place) < (adm)->config.pool_size;                 \
+         (place) = next_place((adm), (place) + 1))
 
 static uint32_t next_place(const struct lx_admission *adm, uint32_t from)
 {

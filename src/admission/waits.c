@@ -150,6 +150,7 @@ static bool queued_is_stuck(const struct lx_admission *adm, const struct stuck *
 static bool is_stuck(const struct lx_admission *adm, const struct stuck *stuck,
                      const struct lx_job_entry *job)
 {
+    LX_ASSERT(job != NULL); /* stuck->at holds places alone whose job waits for one */
     switch (state_of(job)) {
     case LX_JOB_QUEUED:
         return lx_admission_is_queued(job) && queued_is_stuck(adm, stuck, job);

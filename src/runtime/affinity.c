@@ -65,6 +65,7 @@ int lx_affinity_assign(const lanex_executor_options *options, uint32_t workers, 
     }
     for (uint32_t i = 0; i < workers; i++) {
         if (options->affinity == LANEX_AFFINITY_LIST) {
+            LX_ASSERT(options->affinity_count > 0); /* lx_config_resolve refuses an empty one */
             ret_cpus[i] = options->affinity_cpus[i % options->affinity_count];
         } else {
             ret_cpus[i] = next_allowed(&mask, next);

@@ -383,11 +383,11 @@ struct lanex_job *lx_job_find(struct lanex_executor *ex, uint64_t number,
                               enum lx_job_state *ret_state);
 
 /* ---- worker.c ---- */
-void *lx_worker_main(void *worker);
+void *lx_worker_main(void *arg); /* a struct lx_worker */
 void lx_worker_leave_panicked(struct lx_worker *worker) __attribute__((noreturn));
 
 /* ---- reaper.c ---- */
-void *lx_reaper_main(void *executor);
+void *lx_reaper_main(void *arg); /* the executor */
 /* Who pushes tells it afterwards. False, and nothing pushed, once the thread has ended. */
 bool lx_reaper_push(struct lanex_executor *ex, struct lx_inbox_node *node, enum lx_reap_kind kind);
 void lx_reaper_tell(struct lanex_executor *ex);
@@ -395,7 +395,7 @@ void lx_reaper_tell(struct lanex_executor *ex);
 void lx_reaper_flush(struct lanex_executor *ex);
 
 /* ---- scheduler.c ---- */
-void *lx_scheduler_main(void *executor);
+void *lx_scheduler_main(void *arg); /* the executor */
 
 /* ---- delivery.c ---- */
 /* Delivers a complete response to the job's sink and gives the delivery's hold back. */

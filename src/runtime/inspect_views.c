@@ -396,6 +396,7 @@ static int blockers_view(lanex_executor *executor, bool may_wait, const void *ke
                               look.search.state, &blockers);
     }
     if (rc == 0 && look.about.registered && executor->context_phase != NULL) {
+        LX_ASSERT(look.actor != NULL); /* what is registered was found by its key */
         rc = lx_view_add_phase(executor->context_phase, look.actor->context, blockers);
         if (rc < 0)
             lanex_blockers_free(blockers);

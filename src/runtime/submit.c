@@ -167,7 +167,7 @@ static int submit(struct lanex_actor *actor, const lanex_job_options *options, b
         rc = check_options(options, ticket);
     if (rc == 0)
         rc = lx_job_create(actor->executor, actor, options, ticket, &job);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     if (ret_job != NULL)
         *ret_job = job;
@@ -212,7 +212,7 @@ int lanex_submit_by_key(lanex_executor *executor, const void *key, size_t key_le
     rc = check_options(options, false);
     if (rc == 0)
         rc = lx_job_create(executor, NULL, options, false, &job);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     return push_numbered(executor, job, ret_job);
 }

@@ -80,7 +80,7 @@ void lx_slab_fini(struct lx_slab *slab);
 /* NULL: out of memory. The contents are those of its last use, or zero, but for the first 16 bytes.
  */
 void *lx_slab_alloc(struct lx_slab *slab);
-void lx_slab_free(struct lx_slab *slab, void *object);
+void lx_slab_free(struct lx_slab *slab, void *memory);
 
 /* Any index below lx_slab_limit names an object's memory, used or free. */
 uint32_t lx_slab_limit(const struct lx_slab *slab);

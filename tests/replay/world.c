@@ -35,9 +35,10 @@ void world_fini(struct world *world)
         world->all_actors = actor->older;
         free(actor);
     }
-    HASH_ITER(hh, world->jobs, job, next_job)
-    {
-        HASH_DEL(world->jobs, job);
+    job = world->jobs;
+    HASH_CLEAR(hh, world->jobs); /* leaves the jobs linked */
+    for (; job != NULL; job = next_job) {
+        next_job = job->hh.next;
         lanex_cancellation_unref(job->token);
         free(job);
     }

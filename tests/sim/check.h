@@ -159,42 +159,43 @@ void check_init(struct check *check, const lanex_config *config, const struct ch
 /* Nothing is left: every promise was kept. After destroy has returned and all was given back. */
 void check_finish(struct check *check);
 
-/* ---- actors: one call at a time for each key; incarnations are numbered by the caller ---- */
-void check_register_begin(struct check *check, uint32_t actor, uint32_t key, uint32_t weight);
-void check_register_end(struct check *check, uint32_t actor, int rc);
+/* ---- actors: one call at a time for each key; `number`: an incarnation's, given by the caller
+ * ---- */
+void check_register_begin(struct check *check, uint32_t number, uint32_t key, uint32_t weight);
+void check_register_end(struct check *check, uint32_t number, int rc);
 void check_remove_begin(struct check *check, uint32_t key, bool retire);
 void check_remove_end(struct check *check, uint32_t key, bool retire, int rc);
 void check_cancel_maintenance_begin(struct check *check, uint32_t key);
 void check_cancel_maintenance_end(struct check *check, uint32_t key);
-void check_context_teardown(struct check *check, uint32_t actor);
-void check_context_release(struct check *check, uint32_t actor);
-void check_hook(struct check *check, uint32_t actor, bool registered);
+void check_context_teardown(struct check *check, uint32_t number);
+void check_context_release(struct check *check, uint32_t number);
+void check_hook(struct check *check, uint32_t number, bool registered);
 
-/* ---- jobs: numbered by the caller ---- */
-void check_submit_begin(struct check *check, uint32_t job, const struct check_facts *facts);
-void check_submit_end(struct check *check, uint32_t job, int rc);
-void check_body_begin(struct check *check, uint32_t job, uint32_t context, bool install);
-void check_body_end(struct check *check, uint32_t job, bool install, enum check_end end);
-void check_completed(struct check *check, uint32_t job, int status);
+/* ---- jobs; `number`: given by the caller ---- */
+void check_submit_begin(struct check *check, uint32_t number, const struct check_facts *facts);
+void check_submit_end(struct check *check, uint32_t number, int rc);
+void check_body_begin(struct check *check, uint32_t number, uint32_t context, bool install);
+void check_body_end(struct check *check, uint32_t number, bool install, enum check_end end);
+void check_completed(struct check *check, uint32_t number, int status);
 /* What its completion said beside its status. */
-void check_completed_with(struct check *check, uint32_t job, int status, bool retryable,
+void check_completed_with(struct check *check, uint32_t number, int status, bool retryable,
                           const lanex_refusal *refusal);
 /* Nobody will take it: its ticket was dropped, its port or ring closed. */
-void check_untold(struct check *check, uint32_t job);
+void check_untold(struct check *check, uint32_t number);
 void check_data_made(struct check *check);
 void check_data_gone(struct check *check);
 
 /* ---- cancelling ---- */
-void check_cancel_begin(struct check *check, uint32_t job);
-void check_cancel_end(struct check *check, uint32_t job, int outcome);
+void check_cancel_begin(struct check *check, uint32_t number);
+void check_cancel_end(struct check *check, uint32_t number, int outcome);
 /* `met`: what lanex_cancellation_cancel returned. */
-void check_token_cancel_end(struct check *check, uint32_t job, int met);
-void check_seal_begin(struct check *check, uint32_t job);
-void check_seal_end(struct check *check, uint32_t job, bool won);
+void check_token_cancel_end(struct check *check, uint32_t number, int met);
+void check_seal_begin(struct check *check, uint32_t number);
+void check_seal_end(struct check *check, uint32_t number, bool won);
 
 /* ---- deferred answers ---- */
-void check_answer_begin(struct check *check, uint32_t job, enum check_answer answer);
-void check_answer_end(struct check *check, uint32_t job, int rc);
+void check_answer_begin(struct check *check, uint32_t number, enum check_answer answer);
+void check_answer_end(struct check *check, uint32_t number, int rc);
 
 /* ---- the executor ---- */
 void check_drain_begin(struct check *check);

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #define STACK_BYTES      ((size_t)256 << 10)
-#define STACK_BASE       ((char *)0x210000000000) /* fixed, so that addresses are the same each time */
+#define STACK_BASE       ((char *)0x210000000000) /* fixed: addresses are the same each time */
 #define STACK_GUARD      ((size_t)4096)
 #define ALONE_MAX        400u  /* looks after which a fiber that keeps the turn has to give way */
 #define STORE_AGE_MAX    3000u /* steps after which a store has reached memory */

@@ -107,8 +107,8 @@ BUGS = {
     ],
     "read-beside-writer": [
         ("admission/lane_rules.c",
-         "    if (actor->writers != 0)\n        return OBSTACLE_WRITER;\n",
-         "    if (actor->writers != 0 && lane != LANEX_LANE_PURE_READ)\n        return OBSTACLE_WRITER;\n"),
+         "    if (lx_actor_writes(actor))\n        return OBSTACLE_WRITER;\n",
+         "    if (lx_actor_writes(actor) && lane != LANEX_LANE_PURE_READ)\n        return OBSTACLE_WRITER;\n"),
     ],
     "earlier-timer-untold": [
         ("runtime/seat.c",

@@ -37,12 +37,14 @@ void *malloc(size_t size)
     return __libc_malloc(size);
 }
 
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc reserves its names */
 void *calloc(size_t count, size_t size)
 {
     count_allocation();
     return __libc_calloc(count, size);
 }
 
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the same */
 void *realloc(void *memory, size_t size)
 {
     count_allocation();

@@ -70,8 +70,8 @@ void naive_fini(struct naive *naive);
 void naive_begin(struct naive *naive, uint64_t now_ns);
 void naive_register(struct naive *naive, unsigned id, uint32_t weight);
 void naive_remove(struct naive *naive, unsigned actor);
-/* `job` with id, actor, class, lane, coalesce key, cost and deadline set. */
-void naive_submit(struct naive *naive, const struct naive_job *job, bool known_actor,
+/* `asked` with id, actor, class, lane, coalesce key, cost and deadline set. */
+void naive_submit(struct naive *naive, const struct naive_job *asked, bool known_actor,
                   bool token_cancelled);
 void naive_end(struct naive *naive, unsigned id, bool panicked);
 bool naive_build_done(struct naive *naive, unsigned id);
