@@ -226,7 +226,10 @@ LANEX_API void lanex_executor_unref(lanex_executor *executor);
  * Refuses new submissions (they complete `executor_shutdown`) and waits until everything queued and
  * running has ended, or for timeout_ns (LANEX_TIME_NEVER: no limit). Deferred answers are not
  * waited for. Returns 0 when nothing is left, -ETIMEDOUT otherwise with *ret_left (may be NULL) set
- * to the queued plus running jobs. Errors: -EDEADLK from inside a job or callback, -ESHUTDOWN after
+ * to the queued plus running jobs. They are counted once the time is up, so that *ret_left may be 0:
+ * when the last one ended meanwhile, and when what is left are the answers to the queued jobs of an
+ * actor that was removed or became fatal, which count as queued no more. Nor does a heavy_init count
+ * that waits for its install step. Errors: -EDEADLK from inside a job or callback, -ESHUTDOWN after
  * destroy.
  */
 LANEX_API int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *ret_left);
