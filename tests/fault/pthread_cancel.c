@@ -6,8 +6,10 @@
 
 #include "tests/support/lx_executor.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 
 TestSuite(fault_pthread_cancel, .timeout = 60);
 
@@ -71,6 +73,30 @@ static void wait_for_jobs(lanex_executor *executor, lanex_actor *actor)
     pass(lanex_cancel(executor, 1) == LANEX_CANCEL_NOT_FOUND);
 }
 
+/* What the library calls, by way of the linker: the C library's own happens to be no cancellation
+ * point. */
+char *__real_realpath(const char *path, char *resolved);
+char *__wrap_realpath(const char *path, char *resolved);
+
+static atomic_uint resolved_paths;
+
+char *__wrap_realpath(const char *path, char *resolved)
+{
+    atomic_fetch_add(&resolved_paths, 1);
+    pthread_testcancel();
+    return __real_realpath(path, resolved);
+}
+
+static void name_root(void)
+{
+    char key[LANEX_KEY_MAX];
+    size_t length;
+
+    pass(lanex_root_key(".", key, sizeof key, &length) == 0);
+    pass(lanex_root_key("none", key, sizeof key, &length) == -ENOENT);
+    LX_REQUIRE(atomic_load(&resolved_paths) == 2);
+}
+
 static void *live_cancelled(void *arg)
 {
     lanex_executor *executor;
@@ -82,6 +108,7 @@ static void *live_cancelled(void *arg)
     LX_REQUIRE(pthread_cancel(pthread_self()) == 0);
     executor = lx_test_executor(2);
     pass(true);
+    name_root();
     pass(lanex_actor_register(executor, "a", 1, NULL, &actor) == 1);
     pass(lanex_port_create(executor, NULL, &port) == 0);
     job.sink = (lanex_sink){.kind = LANEX_SINK_PORT, .port = port};
@@ -114,6 +141,6 @@ Test(fault_pthread_cancel, no_call_is_a_cancellation_point)
     cr_assert_eq(pthread_create(&thread, NULL, live_cancelled, NULL), 0);
     cr_assert_eq(pthread_join(thread, &result), 0);
     cr_assert_eq(result, LX_TEST_SANITIZED ? NULL : PTHREAD_CANCELED);
-    cr_assert_eq(atomic_load(&passed), 3 * JOBS + 11);
+    cr_assert_eq(atomic_load(&passed), 3 * JOBS + 13);
     refuse_must_be(before);
 }
