@@ -81,8 +81,9 @@ static void answered(struct lanex_executor *ex)
 {
     struct lx_deferred_list *list = ex->deferred;
 
-    /* release: partner is the acquire in lx_deferred_answering. */
-    if (atomic_fetch_sub_explicit(&list->answering, 1, memory_order_release) == 1) {
+    /* release: the delivery; partner is the acquire in count_answering. seq_cst: before the look at
+     * ends_by_itself in lx_ending_notify. */
+    if (atomic_fetch_sub_explicit(&list->answering, 1, memory_order_seq_cst) == 1) {
         lx_futex_wake(&list->answering, LX_FUTEX_ALL);
         lx_ending_notify(ex);
     }
@@ -277,8 +278,9 @@ void lx_deferred_shutdown(struct lanex_executor *ex)
 
 static uint32_t count_answering(const struct lanex_executor *ex)
 {
-    /* acquire: partner is the release in answered(). */
-    return atomic_load_explicit(&ex->deferred->answering, memory_order_acquire);
+    /* acquire: partner is the release in answered(). seq_cst: lanex-reap looks here after
+     * ends_by_itself was set, so that of the two at least one sees the other. */
+    return atomic_load_explicit(&ex->deferred->answering, memory_order_seq_cst);
 }
 
 bool lx_deferred_answering(const struct lanex_executor *ex)

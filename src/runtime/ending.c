@@ -133,16 +133,16 @@ void lx_executor_end_by_itself(struct lanex_executor *ex)
         &ex->life, &life, LX_LIFE_STOPPING, memory_order_acq_rel, memory_order_relaxed);
 
     LX_ASSERT(first); /* whoever destroys it holds a reference meanwhile */
-    /* seq_cst: calls on lanex-reap are refused from now on; partner is the load in lx_ending_go_on.
-     */
+    /* seq_cst: before lanex-reap looks at what it waits for; partners are the loads below. */
     atomic_store_explicit(&ex->ends_by_itself, 1, memory_order_seq_cst);
     lx_reaper_tell(ex);
 }
 
 void lx_ending_notify(struct lanex_executor *ex)
 {
-    /* acquire: partner is the store above. Who comes too early to see it is seen by lanex-reap. */
-    if (atomic_load_explicit(&ex->ends_by_itself, memory_order_acquire) != 0)
+    /* seq_cst: after what the caller did, partner is the store above. Who comes too early to see it
+     * is seen by lanex-reap. */
+    if (atomic_load_explicit(&ex->ends_by_itself, memory_order_seq_cst) != 0)
         lx_reaper_tell(ex);
 }
 
