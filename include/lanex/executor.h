@@ -154,8 +154,8 @@ typedef struct lanex_executor_options {
      * Cost: up to that much CPU per worker each time it runs out of jobs, and per thread in
      * lanex_ticket_wait each time it has to wait. At most half of the usable CPUs, and at least
      * one, are spun on by workers at once, and as many by waiting threads; the rest sleep at once.
-     * Who keeps spinning in vain spins for less, down to a tenth. An idle executor still uses no
-     * CPU. A few microseconds more than the usual gap between jobs is enough: 20 to 50.
+     * Who keeps spinning in vain spins for less, down to a tenth on average. An idle executor still
+     * uses no CPU. A few microseconds more than the usual gap between jobs is enough: 20 to 50.
      *
      * It is off, and reads as 0 in lanex_config, where fewer than two CPUs are usable or a control
      * group's quota allows less than two: there it would take the time of those who have the work.
@@ -226,11 +226,11 @@ LANEX_API void lanex_executor_unref(lanex_executor *executor);
  * Refuses new submissions (they complete `executor_shutdown`) and waits until everything queued and
  * running has ended, or for timeout_ns (LANEX_TIME_NEVER: no limit). Deferred answers are not
  * waited for. Returns 0 when nothing is left, -ETIMEDOUT otherwise with *ret_left (may be NULL) set
- * to the queued plus running jobs. They are counted once the time is up, so that *ret_left may be 0:
- * when the last one ended meanwhile, and when what is left are the answers to the queued jobs of an
- * actor that was removed or became fatal, which count as queued no more. Nor does a heavy_init count
- * that waits for its install step. Errors: -EDEADLK from inside a job or callback, -ESHUTDOWN after
- * destroy.
+ * to the queued plus running jobs. They are counted once the time is up, so that *ret_left may be
+ * 0: when the last one ended meanwhile, and when what is left are the answers to the queued jobs of
+ * an actor that was removed or became fatal, which count as queued no more. Nor does a heavy_init
+ * count that waits for its install step. Errors: -EDEADLK from inside a job or callback, -ESHUTDOWN
+ * after destroy.
  */
 LANEX_API int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *ret_left);
 

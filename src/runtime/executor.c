@@ -320,8 +320,11 @@ int lanex_executor_drain(lanex_executor *executor, uint64_t timeout_ns, size_t *
         wait_deliveries(executor);
     } else if (rc == -ETIMEDOUT && ret_left != NULL) {
         const struct lx_published *in = &executor->published;
-        *ret_left = atomic_load(&in->of[0].queued) + atomic_load(&in->of[1].queued) +
-                    lx_executor_running(executor, 0) + lx_executor_running(executor, 1);
+        *ret_left = 0;
+        for (unsigned c = 0; c < LX_CLASSES; c++)
+            /* relaxed: a count for people, as of the last turn. */
+            *ret_left += atomic_load_explicit(&in->of[c].queued, memory_order_relaxed) +
+                         lx_executor_running(executor, c);
     }
     return rc;
 }

@@ -41,9 +41,10 @@ const char *lx_text_copy_two(struct lx_slab *slab, const char *first, size_t fir
                              const char *second, size_t second_length)
 {
     uint16_t length = (uint16_t)first_length;
-    char *copy = allocate(slab, sizeof length + first_length + second_length + 2);
+    char *copy;
 
     LX_ASSERT(first_length < UINT16_MAX);
+    copy = allocate(slab, sizeof length + first_length + second_length + 2);
     if (copy == NULL)
         return NULL;
     memcpy(copy, &length, sizeof length);
