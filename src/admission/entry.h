@@ -199,12 +199,13 @@ struct lx_actor_entry {
 
 static inline bool lx_actor_writes(const struct lx_actor_entry *actor)
 {
+    /* relaxed: for turns, which alone write it. */
     return atomic_load_explicit(&actor->writers, memory_order_relaxed) != 0;
 }
 
 static inline void lx_actor_set_writers(struct lx_actor_entry *actor, uint8_t writers)
 {
-    /* relaxed: ordered by the fence after the seat is left. */
+    /* relaxed: ordered by the fence after the seat is left; partner in lx_seat_is_full. */
     atomic_store_explicit(&actor->writers, writers, memory_order_relaxed);
 }
 

@@ -67,7 +67,9 @@ void lx_registry_destroy(struct lx_registry *registry);
 
 static inline void lx_actor_refuses(struct lanex_actor *actor)
 {
-    /* relaxed: who was told of it, was told behind this. */
+    /* relaxed: whoever acts on having been told was told after this store, by what orders the two.
+     * Partner: the load in may_lie (submit.c); one that comes too early only leaves the job to the
+     * turn that comes anyway. */
     atomic_store_explicit(&actor->refuses, true, memory_order_relaxed);
 }
 /* In a turn: the actor is removed, and something of it has ended. */
