@@ -57,7 +57,7 @@ static void free_executor(struct lanex_executor *ex)
     lx_registry_destroy(ex->registry);
     lx_context_calls_free(ex);
     lx_slab_fini(&ex->jobs);
-    lx_slab_fini(&ex->texts);
+    lx_texts_fini(&ex->texts);
     lx_slab_fini(&ex->extras);
     lx_deferred_list_destroy(ex);
     lx_run_queue_fini(&ex->run_queue);
@@ -123,7 +123,7 @@ static int make_memory(struct lanex_executor *ex)
     if (rc == 0)
         rc = lx_slab_init(&ex->jobs, sizeof(struct lanex_job));
     if (rc == 0)
-        rc = lx_slab_init(&ex->texts, LX_TEXT_SMALL);
+        rc = lx_texts_init(&ex->texts);
     if (rc == 0)
         rc = lx_slab_init(&ex->extras, (sizeof(struct lx_job_extra) + 15) / 16 * 16);
     if (rc == 0)

@@ -20,6 +20,7 @@
 #include "runtime/job.h"
 #include "runtime/run_queue.h"
 #include "runtime/spin.h"
+#include "runtime/text.h"
 #include "sync/inbox.h"
 #include "sync/slab.h"
 
@@ -197,7 +198,7 @@ struct lanex_executor {
     char pad_slabs[LX_LINE];
 
     struct lx_slab jobs;
-    struct lx_slab texts;  /* LX_TEXT_SMALL bytes each */
+    struct lx_texts texts;
     struct lx_slab extras; /* struct lx_job_extra */
 
     struct lx_registry *registry;
