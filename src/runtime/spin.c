@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "runtime/executor.h"
+#include "sync/assert.h"
 #include "sync/futex.h"
 #include "sync/seams.h"
 
@@ -89,8 +90,7 @@ bool lx_watch_begin(struct lx_worker *worker)
 
 void lx_watch_end(struct lx_worker *worker)
 {
-    if (!worker->watches)
-        return;
+    LX_ASSERT(worker->watches);
     worker->watches = false;
     /* seq_cst: between this and the looks that follow; partners are lx_watched and the fence in
      * lx_wake_one. */

@@ -43,7 +43,7 @@ static inline bool lx_watched(const _Atomic uint32_t *watchers)
 
 /* False if enough others watch. */
 bool lx_watch_begin(struct lx_worker *worker);
-/* The caller has to look at inbox and run queue after it. */
+/* The worker watches. The caller has to look at inbox and run queue after it. */
 void lx_watch_end(struct lx_worker *worker);
 /* The worker has a job in hand, and watches no more: what is left is for others. */
 void lx_watch_pass_on(struct lx_worker *worker);
