@@ -44,6 +44,7 @@ ONCE = {
 # AddressSanitizer.
 VALGRIND_LEFT_OUT = {
     "ring*": "they ask for rings whatever the cell is",
+    "nap": "workers that run at once and want the same thing",
     "signals": "it asks where in the code a signal came and jumps out of handlers, which is inexact",
     "contract-page": "no program of ours",
     "install": "no program of ours",

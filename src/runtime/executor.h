@@ -70,6 +70,9 @@ struct lx_worker {
     /* With spin_us alone; the worker's own. See spin.h. */
     struct lx_spin_history spins;
     bool watches; /* it is counted in `watchers` */
+    /* nap.h: when its pace was looked at last, with how many jobs, and whether it was brisk. */
+    bool brisk;
+    uint64_t pace_ns, pace_freed;
     char pad[LX_LINE];
 };
 
@@ -152,6 +155,7 @@ struct lanex_executor {
     char pad_lying[LX_LINE];
     /* enum lx_lying. Written by turns, only when it changes: submitters read it each time. */
     _Atomic uint32_t lying;
+    _Atomic uint32_t nappers; /* workers that nap: see nap.h */
 
     char pad_turn[LX_LINE];
     /* Owned by the seat's holder. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/executor.h"
+#include "runtime/nap.h"
 #include "sync/assert.h"
 #include "sync/seams.h"
 
@@ -110,6 +111,16 @@ static bool more_than_watched(const struct lanex_executor *ex)
     return (int32_t)(tail - head) > (int32_t)watchers;
 }
 
+uint32_t lx_sleepers(const struct lx_run_queue *queue)
+{
+    uint32_t count = 0;
+
+    for (uint32_t word = 0; word < queue->sleeper_words; word++)
+        count += (uint32_t)__builtin_popcountll(
+            atomic_load_explicit(&queue->sleepers[word], memory_order_seq_cst));
+    return count;
+}
+
 void lx_wake_one(struct lanex_executor *ex)
 {
     struct lx_run_queue *queue = &ex->run_queue;
@@ -117,6 +128,8 @@ void lx_wake_one(struct lanex_executor *ex)
     /* Between the push (or the clearing of `waking`) and these looks: partner is the fence in
      * lx_sleeper_announce, and the one below. */
     atomic_thread_fence(memory_order_seq_cst);
+    if (lx_nap_others_come(ex))
+        return;
     while (more_than_watched(ex) && anybody_sleeps(queue)) {
         uint32_t worker, expected = 0;
 

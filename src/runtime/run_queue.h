@@ -53,6 +53,8 @@ void lx_run_queue_push(struct lx_run_queue *queue, struct lanex_job *job);
 struct lanex_job *lx_run_queue_pop(struct lx_run_queue *queue);
 bool lx_run_queue_empty(const struct lx_run_queue *queue);
 
+/* Workers whose bit is set. */
+uint32_t lx_sleepers(const struct lx_run_queue *queue);
 /* After a push: sees to it that a worker will come for the job. */
 void lx_wake_one(struct lanex_executor *ex);
 /* The worker is about to sleep: sets its bit. The caller must look at the queue after that. */

@@ -32,6 +32,7 @@
 #include "admission/views.h"
 #include "runtime/actor.h"
 #include "runtime/executor.h"
+#include "runtime/nap.h"
 #include "sync/assert.h"
 #include "sync/futex.h"
 #include "sync/seams.h"
@@ -323,6 +324,8 @@ static void run_turn(struct lanex_executor *ex, enum lx_seat_user user, uintptr_
     unsigned handled = 0;
 
     tell_time(adm);
+    if (user == LX_SEAT_WORKER)
+        lx_nap_note_pace(lx_self.worker, adm->now_ns);
     while (handled < LX_TURN_EVENTS && (link = next_event(ex, instead)) != LX_INBOX_EMPTY) {
         handle_event(ex, link);
         handled++;

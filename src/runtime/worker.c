@@ -9,6 +9,7 @@
 #include "runtime/actor.h"
 #include "runtime/contain.h"
 #include "runtime/executor.h"
+#include "runtime/nap.h"
 #include "runtime/panic.h"
 #include "sync/assert.h"
 #include "sync/epoch.h"
@@ -235,6 +236,10 @@ static struct lanex_job *find_job(struct lx_worker *worker)
     unsigned awaited = 0;
 
     for (;;) {
+        /* What turns had for nappers; else it would wait until the inbox is empty. */
+        if (atomic_load_explicit(&ex->nappers, memory_order_relaxed) != 0 &&
+            (job = lx_run_queue_pop(&ex->run_queue)) != NULL)
+            return job;
         if (ex->config.dispatch == LANEX_DISPATCH_SEAT) {
             if (lx_inbox_has(&ex->inbox))
                 job = lx_seat_visit(ex, LX_SEAT_WORKER);
@@ -248,6 +253,12 @@ static struct lanex_job *find_job(struct lx_worker *worker)
         /* A few times: turns may follow turns that have nothing for us. */
         if (awaited < LX_SEAT_AWAITS && ex->config.dispatch == LANEX_DISPATCH_SEAT) {
             awaited++;
+            if (lx_nap(worker)) {
+                if ((job = lx_run_queue_pop(&ex->run_queue)) == NULL)
+                    continue;
+                lx_wake_one(ex); /* nobody was rung for what is left */
+                return job;
+            }
             if (await_turn(ex))
                 continue;
         }

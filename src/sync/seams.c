@@ -92,5 +92,6 @@ struct lx_seams lx_seams = {
     .release = release,
     .map = map_aligned,
     .unmap = unmap,
+    .brisk_ns = LX_BRISK_NS,
     .thread_start = thread_start,
 };

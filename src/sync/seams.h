@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LX_BRISK_NS UINT64_C(500)
+
 struct lx_seams {
     /* CLOCK_MONOTONIC in nanoseconds: exact, and in steps of a scheduler tick but cheaper. */
     uint64_t (*now_ns)(void);
@@ -24,6 +26,8 @@ struct lx_seams {
      * none. */
     void *(*map)(size_t size);
     void (*unmap)(void *memory, size_t size);
+    /* Nanoseconds a job, turns and all, below which a worker is brisk: LX_BRISK_NS (nap.h). */
+    uint64_t brisk_ns;
     /* As pthread_create with default attributes; 0 or a positive errno. */
     int (*thread_start)(pthread_t *ret_thread, void *(*run)(void *), void *arg);
 };

@@ -1,6 +1,8 @@
 /* Threads as fibers: starting, ending, sleeping, and whose turn it is. */
 #include "world.h"
 
+#include "sync/seams.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +14,7 @@
 #define STORE_AGE_MAX    3000u /* steps after which a store has reached memory */
 #define START_NS         UINT64_C(1000000000000)
 #define PRIORITY_MID     (UINT64_C(1) << 62)
+#define BRISK_STEPS      5000u /* of a job that counts as a short one */
 #define SPIN_STEPS_LEAST 50u   /* steps that a spin lasts, if there is any: so many, */
 #define SPIN_STEPS       2000u /* and up to so many more */
 #define SPIN_US_MOST     1000u /* LANEX_SPIN_MAX_US */
@@ -122,6 +125,14 @@ uint32_t sim_spin_us(void)
         return 0;
     us = (SPIN_STEPS_LEAST + sim_draw(&state) % SPIN_STEPS) * sim.ns_per_step / 1000;
     return us > SPIN_US_MOST ? SPIN_US_MOST : us > 0 ? (uint32_t)us : 1;
+}
+
+/* Likewise: in one run of three workers soon count as brisk, and nap. */
+uint64_t sim_brisk_ns(void)
+{
+    uint64_t state = sim.seed ^ UINT64_C(0x2545F4914F6CDD1D);
+
+    return sim_draw(&state) % 3 == 0 ? BRISK_STEPS * sim.ns_per_step : LX_BRISK_NS;
 }
 
 uint64_t sim_step(void)
@@ -425,6 +436,7 @@ void sim_world_start(const struct sim_scenario *s, int policy, uint64_t limit)
     sim.drain_permille = one_of(drains, 3);
     sim.fault_permille = one_of(trouble, 4);
     sim.ns_per_step = one_of(ns, 5);
+    lx_seams.brisk_ns = sim_brisk_ns();
     sim.cpus = 1 + (uint32_t)(sim_random() % 8);
     sim.now_ns = START_NS;
     sim.next_deadline = SIM_NEVER;

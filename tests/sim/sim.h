@@ -100,11 +100,12 @@ void sim_latch_add(struct sim_latch *latch, uint64_t by);
 /* Until count >= wanted; false if `timeout_ns` passed before (UINT64_MAX: for ever). */
 bool sim_latch_wait(struct sim_latch *latch, uint64_t wanted, uint64_t timeout_ns);
 
-uint64_t sim_now_ns(void);  /* the virtual CLOCK_MONOTONIC */
-uint64_t sim_step_ns(void); /* how much virtual time a step takes in this run */
-uint32_t sim_spin_us(void); /* the run's spin_us: 0 in two runs of three, else for some steps */
-uint64_t sim_step(void);    /* the number of the current step */
-uint64_t sim_random(void);  /* of the run's stream: for decisions while it runs */
+uint64_t sim_now_ns(void);   /* the virtual CLOCK_MONOTONIC */
+uint64_t sim_step_ns(void);  /* how much virtual time a step takes in this run */
+uint64_t sim_brisk_ns(void); /* lx_seams.brisk_ns of the run: in one of three it is easily met */
+uint32_t sim_spin_us(void);  /* the run's spin_us: 0 in two runs of three, else for some steps */
+uint64_t sim_step(void);     /* the number of the current step */
+uint64_t sim_random(void);   /* of the run's stream: for decisions while it runs */
 bool sim_chance(unsigned permille);
 unsigned sim_self(void); /* the calling thread's number */
 

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/nap.h"
 #include "sim.h"
+#include "sync/seams.h"
 
 #define ACTORS       3u
 #define JOBS_MAX     (SIM_USERS_MAX * SIM_OPS_MAX)
@@ -587,8 +589,10 @@ static void on_quiet(uint64_t next_ns)
 {
     uint64_t now = sim_now_ns();
     bool dozes = (w.faults & SIM_FAULT_ERRORS) != 0 && next_ns - now < NAP_MAX;
+    /* Where workers nap (runtime/nap.h), a job may wait for the end of that. */
+    bool naps = sim_brisk_ns() != LX_BRISK_NS && next_ns - now <= LX_NAP_NS;
 
-    if (w.ended || dozes)
+    if (w.ended || dozes || naps)
         return;
     for (unsigned i = 0; i < w.jobs; i++) {
         const struct job *job = &w.job[i];
