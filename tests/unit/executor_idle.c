@@ -17,6 +17,9 @@ TestSuite(idle, .timeout = 60);
  * loaded machine makes more of.
  */
 #define CPU_MOST_NS (LX_TEST_SANITIZED ? 20000000 : 2000000)
+/* Turns, and wakes, that may still come behind the last job: drain returns once all ended, while
+ * threads that were told of it look once more. A timer that goes on would make hundreds. */
+#define LATE 4
 
 static void nothing(lanex_job *job, void *context, void *arg)
 {
@@ -66,8 +69,8 @@ static void idle(uint32_t spin_us)
             (unsigned long)(used / 1000), (unsigned long)(after.turns - before.turns),
             (unsigned long)(after.wakes - before.wakes), SILENCE_S);
     cr_assert_lt(used, CPU_MOST_NS);
-    cr_assert_leq(after.turns - before.turns, 1);
-    cr_assert_leq(after.wakes - before.wakes, 1);
+    cr_assert_leq(after.turns - before.turns, LATE);
+    cr_assert_leq(after.wakes - before.wakes, LATE);
     for (unsigned i = 0; i < ACTORS; i++)
         lanex_actor_unref(actors[i]);
     cr_assert_eq(lanex_executor_destroy(executor), 0);
