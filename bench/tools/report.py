@@ -91,7 +91,9 @@ def sections(results):
         (f"{busy} of {registered}", "ns_per_job", {"actors": busy, "registered": registered})
         for busy, registered in ((1, 1), (64, 64), (1024, 1024), (16384, 16384),
                                  (100000, 100000), (64, 100000))])
-    for metric, text in (("submit_ns_per_job", "submit"), ("drain_ns_per_job", "drain")):
+    for metric, text in (("submit_ns_per_job", "submit"),
+                         ("cold_submit_ns_per_job", "submit, the first time at that depth"),
+                         ("drain_ns_per_job", "drain")):
         yield f"W5 deep, {text}, ns per job", columns_table(r, ["W5", "W5-peers"], [
             (f"{queued}", metric, {"queued": queued}) for queued in (1000, 10000, 100000, 1000000)])
     yield "W6 memory", columns_table(r, ["W6", "W6-peers"], [
