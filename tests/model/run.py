@@ -57,6 +57,7 @@ CONFIGS = {
     "port_life": ["", "-DRING -DJOBS=2", "-DRING -DDELIVERIES=1"],
     "park": ["", "-DFIRST=3"],
     "wake": ["", "-DFIRST=2"],
+    "watch": ["", "-DONE_PUSHER"],
     "epoch": [
         "",
         "-DNR=2 -DNW=1 -DROUNDS=2",
