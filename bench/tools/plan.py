@@ -49,6 +49,7 @@ STEPS = [
     Step("W3-pinned", "roundtrip", POOLS, ["--pin"]),
     Step("W3-floor", "pingpong", ["floor"], ["--variant", "eventfd_uring_poll"]),
     Step("W3-spin-floor", "pingpong", ["floor"], ["--variant", "cache_line"]),
+    Step("W3-spin", "roundtrip", ["lanex"], ["--pin", "--spin", "50"]),
     Step("W4", "actors", ["lanex"]),
     Step("W4-peers", "actors", ["ordered_pool", "plain_pool"], every=False, quick=False),
     Step("W5", "deep", ["lanex", "ordered_pool"]),

@@ -81,6 +81,8 @@ def sections(results):
     yield "W3 roundtrip", columns_table(r, ["W3"], trips)
     yield "W3 roundtrip, the submitter on one CPU and the system on the other", columns_table(
         r, ["W3-pinned"], trips)
+    yield "W3 roundtrip, the same, threads spinning for 50 us before they sleep", columns_table(
+        r, ["W3-spin"], trips)
     floor = [[keys["method"], keys["ring_flags"], keys["placement"],
               figure(statistics.median(rounds.values()))]
              for step in ("W3-floor", "W3-spin-floor")
