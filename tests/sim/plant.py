@@ -117,11 +117,6 @@ BUGS = {
          "        atomic_load_explicit(&ex->armed_ns, memory_order_relaxed))\n"
          "        (void)0;\n"),
     ],
-    "watch-ends-blind": [
-        ("runtime/spin.c",
-         "    return lx_inbox_has(&ex->inbox);\n",
-         "    return false;\n"),
-    ],
     "watcher-leaves-the-queue": [
         ("runtime/spin.c",
          "    if (!lx_run_queue_empty(&ex->run_queue))\n        lx_wake_one(ex);\n",
@@ -197,7 +192,6 @@ BUGS = {
 # Which users find it, if not the basic ones.
 USERS_OF = {
     "reader-lines-up-silently": "sync",
-    "watch-ends-blind": "full",
     "watcher-leaves-the-queue": "full",
     "one-joiner-woken": "sync",
     "port-freed-while-told": "edges",
