@@ -43,6 +43,18 @@ static bool sleep_once(struct lx_worker *worker)
     return taken * 4 * lx_seams.brisk_ns >= LX_NAP_NS;
 }
 
+struct lanex_job *lx_nap_end(struct lanex_executor *ex)
+{
+    struct lanex_job *job;
+
+    if (lx_inbox_has(&ex->inbox))
+        lx_seat_notify(ex);
+    job = lx_run_queue_pop(&ex->run_queue);
+    if (job != NULL)
+        lx_wake_one(ex);
+    return job;
+}
+
 bool lx_nap(struct lx_worker *worker)
 {
     struct lanex_executor *ex = worker->executor;
@@ -62,5 +74,8 @@ bool lx_nap(struct lx_worker *worker)
     }
     /* seq_cst: before the looks that follow; partner is the load in lx_nap_others_come. */
     atomic_fetch_sub_explicit(&ex->nappers, 1, memory_order_seq_cst);
+    /* Somebody may have counted on it meanwhile; the caller looks at the queue in any case. */
+    if (!naps && lx_inbox_has(&ex->inbox))
+        lx_seat_notify(ex);
     return naps;
 }

@@ -236,8 +236,12 @@ static struct lanex_job *find_job(struct lx_worker *worker)
     unsigned awaited = 0;
 
     for (;;) {
-        /* What turns had for nappers; else it would wait until the inbox is empty. */
-        if (atomic_load_explicit(&ex->nappers, memory_order_relaxed) != 0 &&
+        /*
+         * What turns had for nappers; else it would wait until the inbox is empty. The inbox, with
+         * what this worker has filed, is left to them meanwhile: seq_cst, after the push; partner
+         * is the count out in lx_nap.
+         */
+        if (atomic_load_explicit(&ex->nappers, memory_order_seq_cst) != 0 &&
             (job = lx_run_queue_pop(&ex->run_queue)) != NULL)
             return job;
         if (ex->config.dispatch == LANEX_DISPATCH_SEAT) {
@@ -254,9 +258,8 @@ static struct lanex_job *find_job(struct lx_worker *worker)
         if (awaited < LX_SEAT_AWAITS && ex->config.dispatch == LANEX_DISPATCH_SEAT) {
             awaited++;
             if (lx_nap(worker)) {
-                if ((job = lx_run_queue_pop(&ex->run_queue)) == NULL)
+                if ((job = lx_nap_end(ex)) == NULL)
                     continue;
-                lx_wake_one(ex); /* nobody was rung for what is left */
                 return job;
             }
             if (await_turn(ex))
