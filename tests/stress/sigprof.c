@@ -176,17 +176,28 @@ static void profiled(int flags, bool let_in)
             hits.lanex, hits.others);
 }
 
+/* ThreadSanitizer (clang 14) handles a signal inside its own free(), and waits there for a lock
+ * that the interrupted part of it holds: one run in twenty at a thousand signals a second. */
+static void leave_out_thread_sanitizer(void)
+{
+    if (LX_TEST_THREAD_SANITIZER)
+        cr_skip("ThreadSanitizer waits for itself in a handler");
+}
+
 Test(sigprof, interrupts_nothing_with_restart)
 {
+    leave_out_thread_sanitizer();
     profiled(SA_RESTART, true);
 }
 
 Test(sigprof, interrupts_nothing_without_restart)
 {
+    leave_out_thread_sanitizer();
     profiled(0, true);
 }
 
 Test(sigprof, stays_off_lanexs_threads_unless_asked_for)
 {
+    leave_out_thread_sanitizer();
     profiled(0, false);
 }

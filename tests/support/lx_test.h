@@ -63,6 +63,18 @@
 #define LX_TEST_SANITIZED 0
 #endif
 
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define LX_TEST_THREAD_SANITIZER 1
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+#define LX_TEST_THREAD_SANITIZER 1
+#endif
+#ifndef LX_TEST_THREAD_SANITIZER
+#define LX_TEST_THREAD_SANITIZER 0
+#endif
+
 /*
  * How long a wait may last before it counts as a hang, in seconds: LANEX_TEST_LIVENESS_S, or this.
  * It is no measure of speed.
